@@ -1,0 +1,37 @@
+import { listActivity } from "../../lib/activity-feed/queries.ts";
+import { activityFeed, kinds, levels, listActivityQuery, toActivityFeedEntry } from "../../lib/activity-feed/schema.ts";
+import { allow } from "../../lib/auth/allow.ts";
+import { badRequest } from "../../lib/errors.ts";
+import { gives } from "../../lib/http/gives.ts";
+import { router } from "../../lib/http/router.ts";
+import { valid } from "../../lib/http/valid.ts";
+import { openCursor, paginateByCursor } from "../../lib/paging.ts";
+
+const activity = router();
+
+activity.get(
+  "/api/v1/activity_feed",
+  allow("activity_feed:read"),
+  valid("query", listActivityQuery),
+  gives(200, activityFeed),
+  async (c) => {
+    const query = c.req.valid("query");
+    mustBeAmong("kind", query.kind, kinds);
+    mustBeAmong("level", query.level, levels);
+    const { viewer, db } = c.var;
+    const place = `activity_feed ${viewer.app} ${viewer.sandbox} ${viewer.kind === "token" ? viewer.org : "*"}`;
+    const page = await openCursor(c.env.ROOT_SECRETS, query, place);
+    const rows = await listActivity(db, viewer, query, page);
+    const { data, ...cursors } = await paginateByCursor(c.env.ROOT_SECRETS, page, rows, place, toActivityFeedEntry);
+    return c.var.answer({ entries: data, data, ...cursors });
+  },
+);
+
+/** The contract wants a 400 that names the accepted values. */
+function mustBeAmong(name: string, asked: string[] | undefined, known: readonly string[]) {
+  if (asked?.some((value) => !known.includes(value))) {
+    throw badRequest(`unknown_${name}`, `${name} takes: ${known.join(", ")}.`);
+  }
+}
+
+export default activity;

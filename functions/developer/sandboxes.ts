@@ -1,0 +1,74 @@
+import { allow } from "../../lib/auth/allow.ts";
+import { gives, givesNothing } from "../../lib/http/gives.ts";
+import { once } from "../../lib/http/once.ts";
+import { router } from "../../lib/http/router.ts";
+import { valid } from "../../lib/http/valid.ts";
+import { parseId } from "../../lib/ids.ts";
+import { getKey } from "../../lib/keys/queries.ts";
+import { createKeyBody, key, toKey } from "../../lib/keys/schema.ts";
+import { paginate } from "../../lib/paging.ts";
+import {
+  createSandbox,
+  createSandboxKey,
+  deleteSandbox,
+  getSandbox,
+  listSandboxes,
+} from "../../lib/sandboxes/queries.ts";
+import { createSandboxBody, listSandboxesQuery, sandbox, sandboxPage, toSandbox } from "../../lib/sandboxes/schema.ts";
+
+const sandboxes = router();
+
+sandboxes.get(
+  "/api/v1/sandboxes",
+  allow("developer:read"),
+  valid("query", listSandboxesQuery),
+  gives(200, sandboxPage),
+  async (c) => {
+    const page = c.req.valid("query");
+    const { rows, total } = await listSandboxes(c.var.db, page);
+    return c.var.answer(paginate(page, rows, total, (row) => toSandbox(row)));
+  },
+);
+
+sandboxes.post(
+  "/api/v1/sandboxes",
+  allow("developer:write"),
+  valid("json", createSandboxBody),
+  gives(201, sandbox, 409),
+  async (c) => {
+    const body = c.req.valid("json");
+    const made = await once(c, "sandbox", (db, id) => createSandbox(db, id, body), getSandbox);
+    return c.var.answer(toSandbox(made.sandbox, made.keys));
+  },
+);
+
+sandboxes.get("/api/v1/sandboxes/:sandbox", allow("developer:read"), gives(200, sandbox), async (c) => {
+  const found = await getSandbox(c.var.db, parseId("sandbox", c.req.param("sandbox")));
+  return c.var.answer(toSandbox(found.sandbox, found.keys));
+});
+
+sandboxes.delete("/api/v1/sandboxes/:sandbox", allow("developer:write"), givesNothing(), async (c) => {
+  await deleteSandbox(c.var.db, parseId("sandbox", c.req.param("sandbox")));
+  return c.var.answer();
+});
+
+/** The contract answers 200 here, not 201. */
+sandboxes.post(
+  "/api/v1/sandboxes/:sandbox/keys",
+  allow("developer:write"),
+  valid("json", createKeyBody),
+  gives(200, key),
+  async (c) => {
+    const sandbox = parseId("sandbox", c.req.param("sandbox"));
+    const { type } = c.req.valid("json");
+    const { row, full_key } = await once(
+      c,
+      "key",
+      (db, id) => createSandboxKey(db, sandbox, id, type),
+      (db, id) => getKey(db.inside(sandbox), id),
+    );
+    return c.var.answer(toKey(row, full_key));
+  },
+);
+
+export default sandboxes;

@@ -1,0 +1,43 @@
+import { createMiddleware } from "hono/factory";
+import * as v from "valibot";
+import { keysOf } from "../../lib/auth/tokens.ts";
+import { faultsOfDatabase } from "../../lib/db/ready.ts";
+import { ApiError } from "../../lib/errors.ts";
+import { gives } from "../../lib/http/gives.ts";
+import { router } from "../../lib/http/router.ts";
+import { problemResponse, withSpec } from "../../lib/http/spec.ts";
+
+const health = router();
+const ok = v.strictObject({ status: v.literal("ok") });
+
+/** The process answers; nothing else is checked. */
+health.get("/healthz", gives(200, ok), (c) => c.var.answer({ status: "ok" }));
+
+const mayBeUnready = withSpec(
+  createMiddleware((_, next) => next()),
+  { responses: { 503: problemResponse("Not ready, and why") } },
+);
+
+/** It may serve: the role is one that row-level security holds, the schema is of this version, there is a signing key. */
+health.get("/readyz", mayBeUnready, gives(200, ok), async (c) => {
+  const faults = [...faultsOfKeys(c.env.JWKS), ...(await faultsOfDatabase(c.env.DATABASE_URL).catch(unreachable))];
+  if (faults.length) throw new ApiError(503, "not_ready", faults.join(" "));
+  return c.var.answer({ status: "ok" });
+});
+
+function faultsOfKeys(jwks: string): string[] {
+  try {
+    keysOf(jwks);
+    return [];
+  } catch {
+    return ["JWKS is no set of P-256 keys, each with a kid."];
+  }
+}
+
+/** The driver's own words could name hosts and users: they go to the log. */
+function unreachable(error: unknown): string[] {
+  console.error(JSON.stringify({ readyz: String(error) }));
+  return ["The database can't be reached, or has no schema."];
+}
+
+export default health;

@@ -1,0 +1,14 @@
+import { sweep } from "../../lib/db/sweep.ts";
+import type { Bindings } from "../../lib/env.ts";
+import { worker } from "../../lib/http/worker.ts";
+import health from "./health.ts";
+import openapi from "./openapi.ts";
+import status from "./status.ts";
+import wellKnown from "./well-known.ts";
+
+const root = worker(health, wellKnown, status, openapi);
+
+export default {
+  fetch: root.fetch,
+  scheduled: (_controller, env) => sweep(env.DATABASE_URL),
+} satisfies ExportedHandler<Bindings>;

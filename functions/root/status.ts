@@ -1,0 +1,34 @@
+import * as v from "valibot";
+import { getApp } from "../../lib/apps/queries.ts";
+import { openDb, readViewer } from "../../lib/auth/allow.ts";
+import { ApiError } from "../../lib/errors.ts";
+import { gives } from "../../lib/http/gives.ts";
+import { router } from "../../lib/http/router.ts";
+import { getUser } from "../../lib/users/queries.ts";
+import { toUser, user } from "../../lib/users/schema.ts";
+
+const status = router();
+const ping = v.strictObject({
+  success: v.literal(true),
+  deployment: v.null(),
+  token: v.strictObject({ status: v.string(), active: v.boolean() }),
+  user: v.nullable(user),
+});
+
+/** Whether the service is there and what it thinks of the credential, if one was sent: it answers 200 either way. */
+status.get("/api/v1/status/ping", gives(200, ping), async (c) => {
+  try {
+    const viewer = await readViewer(c);
+    const token = { status: viewer ? "active" : "missing", active: viewer !== null };
+    const db = viewer && openDb(c, viewer, "self");
+    const row = db && (viewer.kind === "token" ? await getUser(db, viewer.user) : null);
+    if (db && viewer.kind === "key") await getApp(db);
+    return c.var.answer({ success: true, deployment: null, token, user: row && toUser(row) });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const token = { status: error.code === "org_suspended" ? "org_suspended" : "invalid", active: false };
+    return c.var.answer({ success: true, deployment: null, token, user: null });
+  }
+});
+
+export default status;

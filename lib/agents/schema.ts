@@ -1,0 +1,134 @@
+import type { Selectable } from "kysely";
+import * as v from "valibot";
+import { acl, aclBody } from "../auth/acl.ts";
+import { type Database, real } from "../db/schema.ts";
+import { metadata, text } from "../http/valid.ts";
+import { type Id, isId } from "../ids.ts";
+import { pageOf, pageQuery } from "../paging.ts";
+import { orgId } from "../users/schema.ts";
+
+const userId = v.pipe(
+  v.string(),
+  v.check((id) => isId("user", id), "there is no such user"),
+  v.transform((id) => id as Id<"user">),
+);
+/** What a lookup_key may be made of: it stands in addresses. */
+export const lookupKeyShape = /^[^\s/?#%\\\p{Cc}]{1,255}$/u;
+const lookupKey = v.pipe(
+  v.string(),
+  v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
+  v.check((key) => !isId("agent", key), "must not look like an agent's id"),
+);
+/** A field of the contract that nothing stands behind yet: saying so beats dropping it silently. */
+const notYet = (why: string) => v.nullish(v.null(why));
+const model = text(200);
+
+const fields = {
+  name: v.optional(v.nullable(text(200))),
+  description: v.optional(v.nullable(text(10_000))),
+  identity: v.optional(v.nullable(text(100_000))),
+  /** `model` and `default_model` are one field: the SDK writes the one and reads the other. */
+  model: v.optional(v.nullable(model)),
+  default_model: v.optional(v.nullable(model)),
+  originator: v.optional(v.nullable(text(200))),
+  lookup_key: v.optional(v.nullable(lookupKey)),
+  metadata: v.optional(metadata),
+  acl: v.optional(v.nullable(aclBody)),
+  org: v.optional(v.nullable(orgId)),
+  user: v.optional(v.nullable(userId)),
+  team: v.nullish(v.null("there is no such team")),
+  email: notYet("is not supported yet: no e-mail provider is configured"),
+  phone_number: notYet("is not supported yet: no telephone provider is configured"),
+  profile_picture: notYet("is not supported yet: there is no file store"),
+};
+
+type Models = { model?: string | null; default_model?: string | null };
+const agree = ({ model, default_model }: Models) =>
+  model === undefined || default_model === undefined || model === default_model;
+const MODELS = "is default_model by another name: the two must be equal";
+
+export const createAgentBody = v.pipe(
+  v.strictObject({
+    ...fields,
+    name: v.pipe(text(200), v.nonEmpty()),
+    template: v.nullish(v.null("there is no such template")),
+    template_bundle: notYet("is not supported yet"),
+  }),
+  v.forward(
+    v.check((body) => agree(body), MODELS),
+    ["model"],
+  ),
+  v.forward(
+    v.check(({ org, user }) => !(org && user), "excludes user: an agent has one owner"),
+    ["org"],
+  ),
+);
+export type CreateAgent = v.InferOutput<typeof createAgentBody>;
+
+export const updateAgentBody = v.pipe(
+  v.strictObject(fields),
+  v.forward(
+    v.check((body) => agree(body), MODELS),
+    ["model"],
+  ),
+);
+export type UpdateAgent = v.InferOutput<typeof updateAgentBody>;
+
+export const listAgentsQuery = v.object({
+  ...pageQuery,
+  search: v.optional(text(200)),
+  user: v.optional(text(100)),
+  org_id: v.optional(text(100)),
+  template_config: v.optional(text(200)),
+  solution_config: v.optional(v.array(text(200))),
+});
+export type ListAgents = v.InferOutput<typeof listAgentsQuery>;
+
+export type AgentRow = Selectable<Database["agents"]>;
+
+const nullable = v.nullable(v.string());
+const stamp = v.pipe(v.string(), v.isoTimestamp());
+export const agent = v.strictObject({
+  id: v.string(),
+  app: v.string(),
+  sandbox: nullable,
+  org: nullable,
+  org_name: v.null(),
+  team: v.null(),
+  user: nullable,
+  name: nullable,
+  description: nullable,
+  identity: nullable,
+  default_model: nullable,
+  originator: nullable,
+  lookup_key: nullable,
+  email: v.null(),
+  phone_number: v.null(),
+  metadata: v.record(v.string(), v.unknown()),
+  acl: v.nullable(acl),
+  last_applied_template_config: v.null(),
+  template_upgrade_available: v.null(),
+  source_solution: v.null(),
+  created_at: stamp,
+  updated_at: stamp,
+});
+export const agentPage = pageOf(agent);
+/** What making one answers: `installed_configs` comes with template bundles. */
+export const createdAgent = v.strictObject({ ...agent.entries, installed_configs: v.null() });
+
+/** The agent as the API shows it. What has no provider or no template behind it is null. */
+export const toAgent = ({ app_id, sandbox_id, org_id, user_id, readers: _r, writers: _w, ...row }: AgentRow) =>
+  ({
+    ...row,
+    app: app_id,
+    sandbox: real(sandbox_id),
+    org: real(org_id),
+    org_name: null,
+    team: null,
+    user: user_id,
+    email: null,
+    phone_number: null,
+    last_applied_template_config: null,
+    template_upgrade_available: null,
+    source_solution: null,
+  }) as v.InferOutput<typeof agent>;

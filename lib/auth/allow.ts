@@ -1,0 +1,149 @@
+/** The door of a route: which credential, which permission, and the only database that the handler can have. */
+
+import type { Context } from "hono";
+import { createMiddleware } from "hono/factory";
+import { CompiledQuery, sql } from "kysely";
+import { connect } from "../db/neon.ts";
+import type { None } from "../db/schema.ts";
+import { type Door, TenantDb } from "../db/tenant-db.ts";
+import { ApiError, insufficientScope, notFound, unauthenticated } from "../errors.ts";
+import type { Env } from "../http/router.ts";
+import { problemResponse, withSpec } from "../http/spec.ts";
+import { type Id, isId } from "../ids.ts";
+import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
+import { covers, type Permission, rolesWith } from "./permissions.ts";
+import { parseRefreshToken } from "./refresh.ts";
+import { type AccessToken, verifyToken } from "./tokens.ts";
+
+type Bytes = Uint8Array<ArrayBuffer>;
+type InApp = { app: Id<"app">; sandbox: Id<"sandbox"> | None; beside: Bytes | null };
+/** Who asks. A token: a person of an org. A key: the developer, in production or in one sandbox. */
+export type Viewer = (InApp & { kind: "key"; hash: Bytes }) | (InApp & { kind: "token" } & AccessToken);
+
+/** The part of a request that a credential is read from. */
+type Asked = Pick<Context<Env>, "req" | "env" | "executionCtx">;
+
+export type Allowed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
+
+const readApiKey = (c: Asked) => c.req.header("x-archastro-api-key") ?? c.req.header("x-api-key");
+
+/** A key sent beside a credential: it must be of the same app and sandbox; that it lives, the database checks. */
+function besideOf(key: ApiKey | null, { app, sandbox }: { app: string; sandbox: string }): Bytes {
+  if (!key || key.app !== app || key.sandbox !== sandbox) throw unauthenticated();
+  return key.hash;
+}
+
+/**
+ * Reads the credential, without any look-up: `Authorization: Bearer` with a token or a secret key, or a key as
+ * `x-archastro-api-key` (or `x-api-key`). With both, the Authorization header decides. Null where none was sent.
+ */
+export async function readViewer(c: Asked): Promise<Viewer | null> {
+  const authorization = c.req.header("Authorization");
+  const apiKey = readApiKey(c);
+  const key = apiKey === undefined ? undefined : await parseKey(apiKey);
+  if (authorization === undefined) {
+    if (key === undefined) return null;
+    if (key?.type !== "secret") throw unauthenticated();
+    return { kind: "key", ...key, beside: null };
+  }
+  const bearer = authorization.match(/^Bearer +(\S+)$/i)?.[1] ?? "";
+  if (looksLikeKey(bearer)) {
+    const secret = await parseKey(bearer);
+    if (secret?.type !== "secret") throw unauthenticated();
+    return { kind: "key", ...secret, beside: key === undefined ? null : besideOf(key, secret) };
+  }
+  const token = await verifyToken(c.env, bearer);
+  if (!token) throw unauthenticated();
+  return { kind: "token", ...token, beside: key === undefined ? null : besideOf(key, token) };
+}
+
+/** The database of a viewer: its tenant, and the door that each round trip goes through. */
+export function openDb(c: Asked, viewer: Viewer, permission: Permission): TenantDb {
+  const { app, sandbox, beside } = viewer;
+  const enter =
+    viewer.kind === "key"
+      ? CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, viewer.hash, beside])
+      : CompiledQuery.raw("select app.enter_token($1, $2, $3, $4, $5, $6, $7) as stale", [
+          app,
+          sandbox,
+          viewer.org,
+          viewer.user,
+          viewer.token,
+          rolesWith(permission),
+          beside,
+        ]);
+  const actor = viewer.kind === "token" ? viewer.user : null;
+  const door: Door = { enter, permission, actor, onStale: () => c.executionCtx.waitUntil(noteUse()) };
+  const open = (mode: "read" | "write", at: Door) =>
+    new TenantDb(
+      connect(c.env.DATABASE_URL),
+      at,
+      viewer.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: viewer.org },
+      mode,
+    );
+  /** `last_used_at`, after the answer has gone out; of a crowd of requests, one writes. */
+  const noteUse = async () => {
+    const db = open("write", { ...door, onStale: () => {} });
+    const stale = sql<boolean>`(last_used_at is null or last_used_at < now() - interval '1 minute')`;
+    const use =
+      viewer.kind === "key"
+        ? db.updateTable("keys").set({ last_used_at: sql`now()` }).where("hash", "=", viewer.hash).where(stale)
+        : db.updateTable("tokens").set({ last_used_at: sql`now()` }).where("id", "=", viewer.token).where(stale);
+    // Revoked in between: there is nothing left to note.
+    await use.execute().catch((error) => {
+      if (!(error instanceof ApiError)) throw error;
+    });
+  };
+  return open(c.req.method === "GET" || c.req.method === "HEAD" ? "read" : "write", door);
+}
+
+/**
+ * Names what a route demands, on the route's line. Verifies the credential, checks the permission, and supplies
+ * `c.var.viewer` and `c.var.db`; without it there is no database, and the handler does not compile. Refuses in
+ * this order: 401 (signature, expiry), 403 (scope), and, in the database, 401 (dead), 403 (role, suspended).
+ * An `:app_id` in the address must be the credential's own: any other app is absent.
+ */
+export const allow = (permission: Permission) =>
+  withSpec(
+    createMiddleware<Allowed>(async (c, next) => {
+      const viewer = await readViewer(c);
+      if (!viewer) throw unauthenticated(false);
+      if (viewer.kind === "token" && !covers(viewer.scopes, permission)) throw insufficientScope(permission);
+      const db = openDb(c, viewer, permission);
+      const app = c.req.param("app_id");
+      if (app !== undefined && app !== viewer.app) {
+        // A dead credential is refused as such before it learns that this is not its app.
+        if (isId("app", app)) await db.selectFrom("apps").select("id").execute();
+        throw notFound("app");
+      }
+      c.set("viewer", viewer);
+      c.set("db", db);
+      await next();
+    }),
+    {
+      security: permission.startsWith("developer:")
+        ? [{ secret_key: [] }, { api_key: [] }]
+        : [{ access_token: [] }, { secret_key: [] }, { api_key: [] }],
+      ...({ "x-permission": permission } as object),
+      responses: {
+        401: problemResponse("No credential, or one that is wrong, expired or revoked"),
+        403: problemResponse("The credential lacks the permission, or its org is suspended"),
+      },
+    },
+  );
+
+/**
+ * The door of a refresh token, which is a credential of its own: its MAC is checked here, that its sign-in, user and
+ * org are alive, in the database.
+ */
+export async function openRefresh(c: Asked, text: string) {
+  const refresh = await parseRefreshToken(c.env.ROOT_SECRETS, text);
+  if (!refresh) throw unauthenticated();
+  const { app, sandbox, org, family, generation } = refresh;
+  const apiKey = readApiKey(c);
+  const beside = apiKey === undefined ? null : besideOf(await parseKey(apiKey), refresh);
+  const enter = CompiledQuery.raw("select app.enter_refresh($1, $2, $3, $4, $5)", [app, sandbox, org, family, beside]);
+  const door: Door = { enter, permission: "self", actor: null, onStale: () => {} };
+  const db = new TenantDb(connect(c.env.DATABASE_URL), door, { kind: "org", app, sandbox, org }, "write");
+  return { db, family, generation };
+}

@@ -1,0 +1,33 @@
+import { NeonDbError } from "@neondatabase/serverless";
+import { conflict, forbidden, insufficientScope, invalid, unauthenticated } from "../errors.ts";
+
+/** What the database refused, if it was the database: its SQLSTATE, the constraint and the reason raised. */
+export const refusal = (error: unknown) =>
+  error instanceof NeonDbError ? { code: error.code, constraint: error.constraint ?? "", reason: error.message } : null;
+
+/** What `app.enter_…` raised, as the refusal it stands for; anything else as it is. */
+export function asLiveness(error: unknown, permission: string): unknown {
+  const raised = refusal(error);
+  if (raised?.code === "AE401") return unauthenticated();
+  if (raised?.code !== "AE403") return error;
+  return raised.reason === "org_suspended"
+    ? forbidden("org_suspended", "This org is suspended. Its records are kept; it works again as soon as it is active.")
+    : insufficientScope(permission);
+}
+
+/**
+ * For `.catch` after a write: the broken constraint's name says which field is at fault. `<table>_<field>_key` is
+ * a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something that isn't there, and
+ * `<table>_<field>_check` is a bound that only the database can see (422).
+ */
+export function asConflict(error: unknown): never {
+  const broken = refusal(error);
+  const field = broken?.constraint.match(/^[a-z_]+?s_(.+)_(f?key|check)$/)?.[1];
+  if (field && broken?.code === "23505") throw conflict(field);
+  if (field && broken?.code === "23514") throw invalid({ field, message: "is too large" });
+  if (field && broken?.code === "23503") {
+    const name = field === "tenant" ? "org" : field;
+    throw invalid({ field: name, message: `there is no such ${name}` });
+  }
+  throw error;
+}

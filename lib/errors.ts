@@ -1,0 +1,81 @@
+/**
+ * Every refusal there is. Throw what a maker gives, never a status; anything else that flies is a bug and
+ * answers an empty 500.
+ */
+import type { Kind } from "./ids.ts";
+
+export type FieldError = { field: string; message: string };
+
+/** A refusal on its way to the client. `code` is stable and for programs, `message` for people. */
+export class ApiError extends Error {
+  readonly status: 400 | 401 | 403 | 404 | 405 | 409 | 413 | 415 | 422 | 429 | 503;
+  readonly code: string;
+  readonly fields: FieldError[];
+  readonly headers: Record<string, string>;
+
+  constructor(
+    status: ApiError["status"],
+    code: string,
+    message: string,
+    fields: FieldError[] = [],
+    headers: Record<string, string> = {},
+  ) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.fields = fields;
+    this.headers = headers;
+  }
+}
+
+/** 400: the request can't be read at all. */
+export const badRequest = (code: string, message: string) => new ApiError(400, code, message);
+
+/**
+ * 401 (RFC 6750 §3): one answer to every flaw of a credential, so that a forger learns nothing. Where none was
+ * sent, the challenge names no error.
+ */
+export const unauthenticated = (sent = true) =>
+  new ApiError(
+    401,
+    "unauthenticated",
+    "A valid credential is needed: an access token or a secret key, as `Authorization: Bearer …`, or a key as `x-archastro-api-key`. What was sent is missing, wrong, expired or revoked.",
+    [],
+    { "WWW-Authenticate": sent ? 'Bearer realm="agentry", error="invalid_token"' : 'Bearer realm="agentry"' },
+  );
+
+/** 403: the caller is known and may know of the thing, but not do this to it. */
+export const forbidden = (code: string, message: string) => new ApiError(403, code, message);
+
+/** 403 (RFC 6750 §3.1): the token lacks the scope, which the challenge names. */
+export const insufficientScope = (permission: string) =>
+  new ApiError(
+    403,
+    "insufficient_scope",
+    `This needs the permission ${permission}, which the credential does not have.`,
+    [],
+    {
+      "WWW-Authenticate": `Bearer realm="agentry", error="insufficient_scope", scope="${permission}"`,
+    },
+  );
+
+const names: Partial<Record<Kind, string>> = { token_family: "token", activity_feed_entry: "activity feed entry" };
+
+/** 404: absent, hidden, another tenant's or malformed: one answer, to the byte. */
+export const notFound = (kind: Kind | "address") =>
+  new ApiError(
+    404,
+    "not_found",
+    kind === "address" ? "There is nothing at this address." : `No such ${names[kind] ?? kind}.`,
+  );
+
+/** 409 on a field whose value is taken. */
+export const conflict = (field: string) =>
+  new ApiError(409, "conflict", `This ${field} is already taken.`, [{ field, message: "is already taken" }]);
+
+/** 409 that is not about one field's value. */
+export const refused = (code: string, message: string) => new ApiError(409, code, message);
+
+/** 422: every fault of an input at once, each naming its field; never the value that was sent. */
+export const invalid = (...fields: FieldError[]) =>
+  new ApiError(422, "validation_failed", "The request has faults; each is listed with its field.", fields);

@@ -1,0 +1,57 @@
+import type { Context } from "hono";
+import type { Viewer } from "../auth/allow.ts";
+import { sha256 } from "../auth/keys.ts";
+import { refusal } from "../db/errors.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { invalid } from "../errors.ts";
+import { type Id, type Kind, newId } from "../ids.ts";
+import type { Env } from "./router.ts";
+
+type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
+
+/**
+ * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
+ * with the row and names it; a replay reads that row and answers it again. Another request under the same key is a
+ * 422. `write` must make its row in one round trip, under the id it is given.
+ */
+export async function once<E extends Viewed, K extends Kind, Row>(
+  c: Context<E>,
+  kind: K,
+  write: (db: TenantDb, id: Id<K>) => Promise<Row>,
+  read: (db: TenantDb, id: Id<K>) => Promise<Row>,
+): Promise<Row> {
+  const { db, viewer } = c.var as Viewed["Variables"];
+  const key = c.req.header("Idempotency-Key");
+  if (key === undefined) return write(db, newId(kind));
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throw invalid({ field: "Idempotency-Key", message: "must have 1 to 255 visible ASCII characters" });
+  }
+  // A colleague must not replay past what she may see; all secret keys of an app are one developer.
+  const subject = viewer.kind === "token" ? viewer.user : "app";
+  const { pathname, search } = new URL(c.req.url);
+  const fingerprint = await sha256(`${c.req.method} ${pathname}${search}\n${await c.req.text()}`);
+  for (let attempt = 1; ; attempt++) {
+    const id = newId(kind);
+    try {
+      return await write(db.keyed({ subject, key, fingerprint, row_id: id }), id);
+    } catch (error) {
+      if (refusal(error)?.constraint !== "idempotency_keys_pkey") throw error;
+      const held = await db
+        .selectFrom("idempotency_keys")
+        .select(["fingerprint", "row_id"])
+        .where("subject", "=", subject)
+        .where("key", "=", key)
+        .executeTakeFirst();
+      // Swept between the two trips: the key is free again.
+      if (!held && attempt < 3) continue;
+      if (!held) throw error;
+      if (!sameBytes(held.fingerprint, fingerprint)) {
+        throw invalid({ field: "Idempotency-Key", message: "was already used for another request" });
+      }
+      c.header("Idempotent-Replayed", "true");
+      return read(db, held.row_id as Id<K>);
+    }
+  }
+}
+
+const sameBytes = (a: Uint8Array, b: Uint8Array) => a.length === b.length && a.every((byte, i) => byte === b[i]);

@@ -1,0 +1,105 @@
+/** The OpenAPI 3.1 document, from the routes themselves: `allow`, `valid` and `gives` each carry their part. */
+import type { Hono } from "hono";
+import { generateSpecs, resolver } from "hono-openapi";
+import type { OpenAPIV3_1 } from "openapi-types";
+import { problem } from "./problem.ts";
+import type { Env } from "./router.ts";
+import { problemResponse } from "./spec.ts";
+
+const VERSION = "0.1.0";
+const verbs: Record<string, [string, string]> = {
+  get: ["List", "Get"],
+  post: ["Create", "Post to"],
+  put: ["Set", "Set"],
+  patch: ["Update", "Update"],
+  delete: ["Delete", "Delete"],
+};
+
+const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
+  access_token: { type: "http", scheme: "bearer", bearerFormat: "JWT", description: "An org user's access token" },
+  secret_key: { type: "http", scheme: "bearer", description: "A secret key of the app or of one of its sandboxes" },
+  api_key: {
+    type: "apiKey",
+    in: "header",
+    name: "x-archastro-api-key",
+    description: "A secret key; or, beside a token, any key",
+  },
+};
+
+/**
+ * The document of an app with every router in it. What holds for all routes is added here: the 404 of a path
+ * parameter, the faults of an input, the idempotency key, a name and a summary.
+ */
+export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV3_1.Document> {
+  const document = (await generateSpecs(
+    app as never,
+    {
+      excludeStaticFile: false,
+      defaultValidationErrorResponse: false,
+      documentation: {
+        info: {
+          title: "agentry",
+          version: VERSION,
+          description:
+            "A multi-tenant backend for AI agents. An app's customers are orgs; nothing crosses between them.",
+          license: { name: "MIT", identifier: "MIT" },
+        },
+        servers: [{ url: server }],
+        components: { securitySchemes },
+      },
+    } as never,
+  )) as OpenAPIV3_1.Document;
+  const { schema } = await resolver(problem).toOpenAPISchema();
+  document.components = {
+    ...document.components,
+    schemas: { ...document.components?.schemas, Problem: schema as never },
+  };
+  const tags = new Set<string>();
+  for (const [path, item] of Object.entries(document.paths ?? {})) {
+    for (const [method, operation] of Object.entries(item ?? {}) as [string, OpenAPIV3_1.OperationObject][]) {
+      complete(path, method, operation);
+      for (const tag of operation.tags ?? []) tags.add(tag);
+    }
+  }
+  document.tags = [...tags].sort().map((name) => ({ name, description: `Operations on ${name.replaceAll("_", " ")}` }));
+  return document;
+}
+
+function complete(path: string, method: string, operation: OpenAPIV3_1.OperationObject) {
+  const words = path.split("/").filter((word) => word && !/^(api|protected|v\d|developer)$/.test(word));
+  const nouns = words.filter((word) => !word.startsWith("{"));
+  const noun = nouns.at(-1) ?? "root";
+  const one = words.at(-1)?.startsWith("{") || method !== "get";
+  operation.operationId = [method, ...words.map((word) => word.replace(/\W/g, "_"))].join("_");
+  operation.summary ??= `${verbs[method]?.[method === "get" && one ? 1 : 0] ?? method} ${noun.replace(/^\./, "").replaceAll(/[_.]/g, " ")}`;
+  operation.tags ??= [(nouns[0] === "apps" ? nouns[1] : nouns[0]) ?? "apps"].map((tag) =>
+    tag.replace(/\W/g, "_").replace(/^_/, ""),
+  );
+  operation.security ??= [];
+  const parameters = (operation.parameters ?? []) as OpenAPIV3_1.ParameterObject[];
+  for (const parameter of parameters) {
+    // The SDK spells a list `agent[]=a&agent[]=b`.
+    if (parameter.in === "query" && (parameter.schema as OpenAPIV3_1.SchemaObject)?.type === "array")
+      parameter.name += "[]";
+  }
+  if (method === "post") {
+    parameters.push({
+      in: "header",
+      name: "Idempotency-Key",
+      description: "The same key makes one row, however often and however concurrently it is sent. Kept for 24 hours.",
+      schema: { type: "string", minLength: 1, maxLength: 255 },
+    });
+  }
+  if (parameters.length) operation.parameters = parameters;
+  operation.responses ??= {};
+  const { responses } = operation;
+  if (path.includes("{")) responses[404] ??= problemResponse("Absent, or not for the caller: the two are one answer");
+  if (operation.requestBody || parameters.some((parameter) => parameter.in !== "path")) {
+    responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
+    responses[422] ??= problemResponse("Faults of the input, each with its field");
+  }
+  if (operation.requestBody) {
+    responses[413] ??= problemResponse("The body is over 8,000,000 bytes");
+    responses[415] ??= problemResponse("The body is not JSON");
+  }
+}

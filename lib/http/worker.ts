@@ -1,0 +1,75 @@
+import { Hono } from "hono";
+import { bodyLimit } from "hono/body-limit";
+import { cors } from "hono/cors";
+import { ApiError, notFound } from "../errors.ts";
+import { toProblem } from "./problem.ts";
+import type { Env } from "./router.ts";
+
+const MAX_BODY_BYTES = 8_000_000;
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+/**
+ * A Worker: the outer app around a group's routers, the same for all. It gives every answer a request id, speaks
+ * CORS as the SDK needs it in a browser, bounds bodies, and turns refusals into problems. Anything thrown that is no
+ * refusal is a bug: an empty 500, its text in the log only.
+ */
+export function worker(...routers: Hono<Env>[]): Hono<Env> {
+  const app = new Hono<Env>();
+
+  app.use(async (c, next) => {
+    const asked = c.req.header("X-Request-Id");
+    const requestId = asked && /^[\w-]{8,64}$/.test(asked) ? asked : crypto.randomUUID();
+    c.set("requestId", requestId);
+    await next();
+    c.res.headers.set("X-Request-Id", requestId);
+    if (!c.res.headers.has("Cache-Control")) c.res.headers.set("Cache-Control", "no-store");
+    c.res.headers.set("X-Content-Type-Options", "nosniff");
+  });
+  app.use(
+    cors({
+      origin: "*",
+      allowMethods: METHODS,
+      allowHeaders: [
+        "Authorization",
+        "Content-Type",
+        "Idempotency-Key",
+        "X-Request-Id",
+        "x-archastro-api-key",
+        "x-api-key",
+      ],
+      exposeHeaders: ["Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
+      maxAge: 86_400,
+    }),
+  );
+  app.use(
+    bodyLimit({
+      maxSize: MAX_BODY_BYTES,
+      onError: () => {
+        throw new ApiError(413, "payload_too_large", `A body may have at most ${MAX_BODY_BYTES} bytes.`);
+      },
+    }),
+  );
+  for (const router of routers) app.route("/", router);
+
+  app.notFound((c) => {
+    const allowed = METHODS.filter((method) => serves(app, method, c.req.path));
+    const error = allowed.length
+      ? new ApiError(405, "method_not_allowed", `This address takes ${allowed.join(", ")}.`, [], {
+          Allow: allowed.join(", "),
+        })
+      : notFound("address");
+    return toProblem(error, c.var.requestId);
+  });
+  app.onError((error, c) => {
+    if (error instanceof ApiError) return toProblem(error, c.var.requestId);
+    console.error(JSON.stringify({ request_id: c.var.requestId, error: String(error), stack: error.stack }));
+    return c.body(null, 500);
+  });
+  return app;
+}
+
+/** Whether a handler of its own stands at the address, beside the middleware that stands everywhere. */
+function serves(app: Hono<Env>, method: string, path: string): boolean {
+  const handlers = (of: string) => app.router.match(of, path)[0].length;
+  return handlers(method) > handlers("TRACE");
+}

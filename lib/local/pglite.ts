@@ -1,0 +1,106 @@
+import { type messages, PGlite, protocol } from "@electric-sql/pglite";
+import {
+  Answers,
+  asObjects,
+  asText,
+  type Database,
+  DatabaseError,
+  frame,
+  leavesTraces,
+  type Param,
+  type Query,
+  type RunOptions,
+} from "./neon.ts";
+
+const { parse, bind, describe, execute, query: script, sync } = protocol.serialize;
+
+const describeAndExecute = Buffer.concat([describe({ type: "P" }), execute({})]);
+
+const statement = ({ query, params }: Query): Uint8Array[] => [
+  parse({ text: query }),
+  bind({ values: [...params] }),
+  describeAndExecute,
+];
+
+const known = new Map<string, Buffer>();
+
+/** The few commands that stand around the queries are written once: writing takes longer than running them. */
+function command(text: string): Buffer {
+  const written = known.get(text) ?? Buffer.concat([parse({ text }), bind({}), execute({})]);
+  known.set(text, written);
+  return written;
+}
+
+const quoted = (identifier: string) => `"${identifier.replaceAll('"', '""')}"`;
+
+/** The superuser as whom the embedded Postgres starts. By name, since `default` leads nowhere there. */
+const owner = "postgres";
+
+/**
+ * Enters the role, in a transaction of its own: a rollback among the queries must not step out of it. If it fails,
+ * Postgres skips all that follows up to the sync, so nothing runs as the role of before.
+ */
+const enter = (role: string) => ["begin", `set session authorization ${quoted(role)}`, "commit"];
+
+const resetAll = [command("reset all"), sync()];
+const startAfresh = [command("rollback"), sync(), command("discard all"), sync()];
+
+/** Reads on to where Postgres is ready again: what follows belongs to another step. */
+function read(messages: readonly messages.BackendMessage[]): { answers: Answers; error: DatabaseError | null } {
+  const answers = new Answers();
+  let error: DatabaseError | null = null;
+  for (const message of messages) {
+    if (message.name === "readyForQuery") break;
+    if (message.name === "rowDescription") answers.describe((message as messages.RowDescriptionMessage).fields);
+    else if (message.name === "dataRow") answers.row((message as messages.DataRowMessage).fields);
+    else if (message.name === "commandComplete") answers.complete((message as messages.CommandCompleteMessage).text);
+    else if (message.name === "emptyQuery") answers.complete("");
+    else if (message.name === "error") error ??= new DatabaseError(message as messages.DatabaseError);
+  }
+  return { answers, error };
+}
+
+/**
+ * Opens the embedded Postgres on a data directory, or in memory. It is one session in this process: requests run one
+ * after the other, and a slow one holds up all. Nothing keeps a second process from the directory; `lockDataDir` does.
+ */
+export async function openPglite(dataDir?: string): Promise<Database> {
+  const postgres = await PGlite.create(dataDir === undefined ? {} : { dataDir });
+  let closing: Promise<void> | undefined;
+
+  /** One step into WASM and back; what it sends up to the first sync is what `read` reads. */
+  const step = (...parts: Uint8Array[]) =>
+    postgres.execProtocolStream(Buffer.concat(parts), { syncToFs: false, throwOnError: false });
+
+  const run = (role: string, queries: readonly Query[], options: RunOptions) =>
+    postgres.runExclusive(async () => {
+      const { before, after } = frame(options);
+      const entry = [...enter(role), ...before];
+      const { answers, error } = read(
+        await step(...entry.map(command), ...queries.flatMap(statement), ...after.map(command), sync(), ...resetAll),
+      );
+      const results = answers.results.slice(entry.length, entry.length + queries.length);
+      if (error || postgres.isInTransaction() || leavesTraces(queries, results)) await step(...startAfresh);
+      if (error) throw error;
+      return results;
+    });
+
+  return {
+    run,
+    exec: (sql) =>
+      postgres.runExclusive(async () => {
+        await step(...enter(owner).map(command), sync());
+        const { error } = read(await step(script(sql)));
+        await step(...startAfresh);
+        if (error) throw error;
+      }),
+    query: async <Row>(sql: string, params: readonly Param[] = []) => {
+      const [result] = await run(owner, [{ query: sql, params: asText(params) }], { batch: false });
+      return result ? asObjects<Row>(result) : [];
+    },
+    close: () => {
+      closing ??= postgres.close();
+      return closing;
+    },
+  };
+}

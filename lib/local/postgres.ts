@@ -1,0 +1,207 @@
+import { type Connection, Pool, type PoolClient, DatabaseError as ProtocolError, type Submittable } from "pg";
+import {
+  Answers,
+  asObjects,
+  asText,
+  type Database,
+  DatabaseError,
+  type Field,
+  frame,
+  leavesTraces,
+  type Param,
+  type Query,
+  type RunOptions,
+  Unavailable,
+} from "./neon.ts";
+
+const poolSize = 10;
+const poolWaitMs = 10_000;
+
+/** What takes back a request's settings; `reset all` leaves the role alone. */
+const reset = ["reset role", "reset all"];
+
+/**
+ * Statements that go out in one write and come back in one. At the first error Postgres skips the rest.
+ *
+ * They are unnamed, as Neon's are. Named ones took up to a quarter less time, but after five runs are planned without
+ * looking at the parameters, and fail when a table gets another column.
+ */
+class Pipeline implements Submittable {
+  readonly answers = new Answers();
+  error: DatabaseError | null = null;
+  /** Comes true when Postgres is ready for the next one, be it with an error. */
+  readonly done: Promise<void>;
+  readonly #statements: readonly (Query | string)[];
+  #resolve: () => void = () => {};
+  #reject: (reason: Unavailable) => void = () => {};
+
+  constructor(statements: readonly (Query | string)[]) {
+    this.#statements = statements;
+    this.done = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  submit(connection: Connection) {
+    connection.stream.cork();
+    for (const statement of this.#statements) {
+      const { query, params } = typeof statement === "string" ? { query: statement, params: [] } : statement;
+      connection.parse({ name: "", text: query, types: [] }, true);
+      connection.bind({ values: [...params] }, true);
+      connection.describe({ type: "P" }, true);
+      connection.execute(null, true);
+    }
+    connection.sync();
+    connection.stream.uncork();
+  }
+
+  handleRowDescription({ fields }: { fields: Omit<Field, "format">[] }) {
+    this.answers.describe(fields);
+  }
+
+  handleDataRow({ fields }: { fields: (string | null)[] }) {
+    this.answers.row(fields);
+  }
+
+  handleCommandComplete({ text }: { text: string }) {
+    this.answers.complete(text);
+  }
+
+  handleEmptyQuery() {
+    this.answers.complete("");
+  }
+
+  handleReadyForQuery() {
+    this.#resolve();
+  }
+
+  /** After an error the client forgets the pipeline, though Postgres is not ready yet, and may even be going down. */
+  handleError(error: Error, connection: Connection) {
+    if (!(error instanceof ProtocolError)) return this.#reject(lost(error));
+    this.error = new DatabaseError(error);
+    const settle = (settled: () => void) => {
+      connection.off("readyForQuery", ready).off("end", gone);
+      settled();
+    };
+    const ready = () => settle(this.#resolve);
+    const gone = () => settle(() => this.#reject(lost(error)));
+    connection.once("readyForQuery", ready).once("end", gone);
+  }
+
+  // Postgres answers the next message of the pipeline with an error, since it is not a line to copy.
+  handleCopyInResponse() {}
+  handleCopyData() {}
+  handlePortalSuspended() {}
+}
+
+const lost = (cause: Error) => new Unavailable(`Server error: Postgres was lost: ${cause.message}`, { cause });
+
+async function pipeline(client: PoolClient, statements: readonly (Query | string)[]): Promise<Pipeline> {
+  const sent = client.query(new Pipeline(statements));
+  await sent.done;
+  return sent;
+}
+
+/** The settings of a session from its first moment on, to which `reset` returns it. */
+function withSettings(databaseUrl: string, settings: Record<string, string>): string {
+  const url = new URL(databaseUrl);
+  const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value.replace(/[\\\s]/g, "\\$&")}`);
+  const given = url.searchParams.get("options");
+  url.searchParams.set("options", [...(given ? [given] : []), ...options].join(" "));
+  return url.href;
+}
+
+const sessionSettings = {
+  client_encoding: "UTF8",
+  TimeZone: "UTC",
+  DateStyle: "ISO,MDY",
+  IntervalStyle: "postgres",
+  bytea_output: "hex",
+  extra_float_digits: "1",
+};
+
+/**
+ * Opens a real Postgres, 15 or later, by its owner's connection string. Roles need no password of their own: the owner
+ * connects and takes the role on, so it must be a member of the role or a superuser. That is a wall against mistakes,
+ * not against foreign SQL, which could step back out of the role.
+ */
+export async function openPostgres(databaseUrl: string): Promise<Database> {
+  const pools = new Map<string | null, Pool>();
+  let closing: Promise<void> | undefined;
+
+  function poolOf(role: string | null): Pool {
+    if (closing) throw new Unavailable("Server error: the database is closed.");
+    const known = pools.get(role);
+    if (known) return known;
+    const settings = { ...sessionSettings, ...(role !== null && { role }) };
+    const pool = new Pool({
+      connectionString: withSettings(databaseUrl, settings),
+      max: poolSize,
+      connectionTimeoutMillis: poolWaitMs,
+      idleTimeoutMillis: 60_000,
+    });
+    // The pool replaces what it lost; whoever was waiting for an answer hears of it from the pipeline.
+    pool.on("error", () => {});
+    pool.on("connect", (client) => client.on("error", () => {}));
+    pools.set(role, pool);
+    return pool;
+  }
+
+  const connect = async (role: string | null): Promise<PoolClient> =>
+    poolOf(role)
+      .connect()
+      .catch((cause: Error) => {
+        const reason = cause.message.startsWith("timeout exceeded")
+          ? `all ${poolSize} connections stayed busy for ${poolWaitMs / 1000} s`
+          : cause.message || String(cause);
+        throw new Unavailable(`Server error: no connection to Postgres: ${reason}`, { cause });
+      });
+
+  async function run(role: string | null, queries: readonly Query[], options: RunOptions) {
+    const client = await connect(role);
+    let reusable = false;
+    try {
+      const { before, after } = frame(options);
+      const { answers, error } = await pipeline(client, [...before, ...queries, ...after, ...reset]);
+      const results = answers.results.slice(before.length, before.length + queries.length);
+      const rollback = client.getTransactionStatus() === "I" ? [] : ["rollback"];
+      const tidied = error || rollback.length > 0 ? await pipeline(client, [...rollback, ...reset]) : null;
+      reusable = !tidied?.error && !leavesTraces(queries, results);
+      if (error) throw error;
+      return results;
+    } finally {
+      client.release(!reusable);
+    }
+  }
+
+  const database: Database = {
+    run,
+    exec: async (sql) => {
+      const client = await connect(null);
+      try {
+        await client.query(sql);
+      } catch (error) {
+        throw error instanceof ProtocolError ? new DatabaseError(error) : error;
+      } finally {
+        client.release(true);
+      }
+    },
+    query: async <Row>(sql: string, params: readonly Param[] = []) => {
+      const [result] = await run(null, [{ query: sql, params: asText(params) }], { batch: false });
+      return result ? asObjects<Row>(result) : [];
+    },
+    close: async () => {
+      closing ??= Promise.all([...pools.values()].map((pool) => pool.end())).then(() => {});
+      await closing;
+    },
+  };
+  const [server] = await database.query<{ version: number }>(
+    "select current_setting('server_version_num')::int4 as version",
+  );
+  if (!server || server.version < 150_000) {
+    await database.close();
+    throw new Error("DATABASE_URL must name a PostgreSQL of version 15 or later.");
+  }
+  return database;
+}

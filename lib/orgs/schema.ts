@@ -1,0 +1,110 @@
+import type { Selectable } from "kysely";
+import * as v from "valibot";
+import { type Database, type OrgStatus, orgStatuses, real } from "../db/schema.ts";
+import { text } from "../http/valid.ts";
+import { pageOf, pageQuery } from "../paging.ts";
+
+/** Lower-case letters, digits and inner hyphens, 2 to 100. Sandboxes have the same. */
+export const slug = v.pipe(
+  v.string(),
+  v.regex(
+    /^[a-z0-9][a-z0-9-]{0,98}[a-z0-9]$/,
+    "must be 2 to 100 lower-case letters, digits and hyphens, with no hyphen at either end",
+  ),
+);
+
+/** A host name (RFC 1123), kept in lower case. */
+const domain = v.pipe(
+  v.string(),
+  v.maxLength(253),
+  v.regex(
+    /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i,
+    "must be a host name such as example.com",
+  ),
+  v.toLowerCase(),
+);
+
+const name = v.pipe(text(200), v.nonEmpty());
+const status = v.picklist(orgStatuses);
+
+export const createOrgBody = v.strictObject({
+  name,
+  slug,
+  domain,
+  website: v.nullish(text(2000), null),
+  industry: v.nullish(text(200), null),
+  description: v.nullish(text(10_000), null),
+  status: v.optional(status, "active"),
+});
+export type CreateOrg = v.InferOutput<typeof createOrgBody>;
+
+export const updateOrgBody = v.strictObject({
+  name: v.optional(name),
+  slug: v.optional(slug),
+  domain: v.optional(domain),
+  website: v.optional(v.nullable(text(2000))),
+  industry: v.optional(v.nullable(text(200))),
+  description: v.optional(v.nullable(text(10_000))),
+  status: v.optional(status),
+});
+export type UpdateOrg = v.InferOutput<typeof updateOrgBody>;
+
+export const listOrgsQuery = v.object({
+  ...pageQuery,
+  search: v.optional(text(200)),
+  status: v.optional(status),
+});
+export const searchOrgsQuery = v.object({ ...pageQuery, search: v.optional(text(200)) });
+export type ListOrgs = v.InferOutput<typeof searchOrgsQuery> & { status?: OrgStatus | undefined };
+
+export type OrgRow = Selectable<Database["orgs"]>;
+
+const nullable = v.nullable(v.string());
+export const org = v.strictObject({
+  id: v.string(),
+  app: v.string(),
+  sandbox: nullable,
+  name: v.string(),
+  slug: v.string(),
+  domain: v.string(),
+  website: nullable,
+  industry: nullable,
+  description: nullable,
+  status,
+  kind: v.literal("company"),
+  owner_user: nullable,
+  owned_products: v.array(v.string()),
+  onboarding_track: nullable,
+  onboarding_solution_lookup_key: nullable,
+  created_at: v.pipe(v.string(), v.isoTimestamp()),
+  updated_at: v.pipe(v.string(), v.isoTimestamp()),
+});
+export const orgPage = pageOf(org);
+export const orgList = v.strictObject({ data: v.array(org) });
+
+/** The org as the API shows it. An org that a developer makes is a company, and nobody owns it as a person. */
+export const toOrg = ({ app_id, sandbox_id, org_id: _, ...row }: OrgRow): v.InferOutput<typeof org> => ({
+  ...row,
+  app: app_id,
+  sandbox: real(sandbox_id),
+  kind: "company",
+  owner_user: null,
+  owned_products: [],
+  onboarding_track: null,
+  onboarding_solution_lookup_key: null,
+});
+
+/** What the users of an app may know of an org. */
+export const orgSummary = v.strictObject({
+  id: v.string(),
+  name: v.string(),
+  domain: v.string(),
+  kind: v.literal("company"),
+});
+export const orgSummaryPage = pageOf(orgSummary);
+export const toOrgSummary = ({ id, name, domain }: OrgRow): v.InferOutput<typeof orgSummary> => ({
+  id,
+  name,
+  domain,
+  kind: "company",
+});

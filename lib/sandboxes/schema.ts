@@ -1,0 +1,65 @@
+import type { Selectable } from "kysely";
+import * as v from "valibot";
+import type { Database } from "../db/schema.ts";
+import { text } from "../http/valid.ts";
+import type { KeyRow } from "../keys/schema.ts";
+import { key, toKey } from "../keys/schema.ts";
+import { slug } from "../orgs/schema.ts";
+import { pageOf, pageQuery } from "../paging.ts";
+import { orgId } from "../users/schema.ts";
+
+const body = v.strictObject({
+  name: v.pipe(text(200), v.nonEmpty()),
+  slug,
+  org: v.nullish(orgId, null),
+  purpose: v.nullish(v.picklist(["eval"]), null),
+  expires_at: v.nullish(
+    v.pipe(v.string(), v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z")),
+    null,
+  ),
+});
+export const createSandboxBody = v.pipe(
+  body,
+  v.forward(
+    v.check(({ purpose, expires_at }) => (purpose === null) === (expires_at === null), "goes together with purpose"),
+    ["expires_at"],
+  ),
+);
+export type CreateSandbox = v.InferOutput<typeof createSandboxBody>;
+
+export const listSandboxesQuery = v.object(pageQuery);
+
+export type SandboxRow = Selectable<Database["sandboxes"]>;
+export type SandboxWithKeys = { sandbox: SandboxRow; keys: KeyRow[] };
+
+const nullable = v.nullable(v.string());
+const stamp = v.pipe(v.string(), v.isoTimestamp());
+export const sandbox = v.strictObject({
+  id: v.string(),
+  name: v.string(),
+  slug: v.string(),
+  org: nullable,
+  org_name: v.null(),
+  org_logo: v.null(),
+  purpose: nullable,
+  expires_at: v.nullable(stamp),
+  keys: v.nullable(v.array(key)),
+  created_at: stamp,
+  updated_at: stamp,
+});
+export const sandboxPage = pageOf(sandbox);
+
+/** The sandbox as the API shows it; a list doesn't load its keys. */
+export const toSandbox = (row: SandboxRow, keys: KeyRow[] | null = null): v.InferOutput<typeof sandbox> => ({
+  id: row.id,
+  name: row.name,
+  slug: row.slug,
+  org: row.for_org_id,
+  org_name: null,
+  org_logo: null,
+  purpose: row.purpose,
+  expires_at: row.expires_at,
+  keys: keys?.map((row) => toKey(row)) ?? null,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
+});

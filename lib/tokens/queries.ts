@@ -1,0 +1,256 @@
+import { sql } from "kysely";
+import { grants } from "../auth/permissions.ts";
+import type { Role } from "../db/schema.ts";
+import { NONE } from "../db/schema.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { ApiError, invalid, notFound, refused } from "../errors.ts";
+import { type Id, newId } from "../ids.ts";
+import type { UserRow } from "../users/schema.ts";
+import { DAY_S, type FamilyRow, type MintToken, type PersonalToken, type TokenRow } from "./schema.ts";
+
+/** How long a sign-in can be kept up by refreshing: 30 days from the last time, or the token's own life. */
+const REFRESH_LIFETIME_S = 30 * DAY_S;
+/** How long after a rotation the previous refresh token is answered with the same successor. */
+const GRACE = sql`interval '30 seconds'`;
+const MAX_PERSONAL_TOKENS = 50;
+
+const inSeconds = (s: number) => sql<string>`now() + make_interval(secs => ${s})`;
+const isLive = sql<boolean>`revoked_at is null and expires_at > now()`;
+
+/** The scopes that a row of `users` is granted of those asked for, by the role it has at this moment. */
+const grantedOf = (scopes: string[]) =>
+  sql<string[]>`array(select jsonb_array_elements_text(${JSON.stringify(grants(scopes))}::jsonb -> users.role))`;
+
+/** What the feed says of a token: read by the org's admins and by its user. Never the token. */
+const about = {
+  user_id: sql<string>`user_id`,
+  readers: sql<string[]>`array['user:' || user_id]`,
+};
+
+/** A token's family, where it has one: the newest generation is what a replayed mint is answered with. */
+export type MintedToken = { token: TokenRow; generation: number | null };
+
+/**
+ * Mints an access token for a user of an org, with a refresh token's family unless it is a system user. Granted are
+ * the scopes asked for that the user's role holds. 404 no such user; 422 no org, or nothing left to grant; 409 the
+ * org is suspended.
+ */
+export async function mintToken(
+  db: TenantDb,
+  user: Id<"user">,
+  id: Id<"token">,
+  { scopes, expires_in }: MintToken,
+): Promise<MintedToken> {
+  const family_id = newId("token_family");
+  const granted = grantedOf(scopes);
+  const orgs = db.selectFrom("orgs").selectAll();
+  const mayBeMinted = sql<boolean>`users.org_id <> ${NONE} and cardinality(${granted}) > 0
+    and exists (select from (${orgs}) org where org.id = users.org_id and org.status <> 'suspended')`;
+  const family = db.insertUnder(
+    { table: "users", id: user, where: sql`not users.is_system_user and ${mayBeMinted}` },
+    "token_families",
+    {
+      id: family_id,
+      user_id: user,
+      scopes: granted,
+      access_lifetime_s: expires_in,
+      token_id: id,
+      expires_at: inSeconds(Math.max(REFRESH_LIFETIME_S, expires_in)),
+    },
+  );
+  const token = db.insertUnder({ table: "users", id: user, where: mayBeMinted }, "tokens", {
+    id,
+    user_id: user,
+    family_id: sql`case when users.is_system_user then null else ${family_id} end`,
+    name: null,
+    scopes: granted,
+    created_by_user: null,
+    expires_at: inSeconds(expires_in),
+  });
+  const why = db
+    .selectFrom("users")
+    .leftJoin(orgs.as("org"), "org.id", "users.org_id")
+    .select(["users.role", "org.status"])
+    .where("users.id", "=", user);
+  const [, [row], [found]] = await db.batch(
+    family,
+    db.telling(token, { kind: "token.created", title: sql`'Access token made'`, metadata: { token: id }, ...about }),
+    why,
+  );
+  if (row) return { token: row, generation: row.family_id === null ? null : 0 };
+  throw notMinted(found);
+}
+
+function notMinted(user: { role: Role | null; status: string | null } | undefined): ApiError {
+  if (!user) return notFound("user");
+  if (!user.role) return invalid({ field: "user_id", message: "has no org: a token is minted for an org's user" });
+  if (user.status === "suspended")
+    return refused("org_suspended", "The user's org is suspended. Make it active first.");
+  return invalid({ field: "scopes", message: `grant nothing: none of them is held by the role ${user.role}` });
+}
+
+/** A token that was minted, to be signed again from its row. */
+export async function getMintedToken(db: TenantDb, user: Id<"user">, id: Id<"token">): Promise<MintedToken> {
+  const row = await db
+    .selectFrom("tokens")
+    .leftJoin(db.selectFrom("token_families").selectAll().as("family"), "family.id", "tokens.family_id")
+    .selectAll("tokens")
+    .select("family.generation")
+    .where("tokens.id", "=", id)
+    .where("tokens.user_id", "=", user)
+    .executeTakeFirst();
+  if (!row) throw notFound("token");
+  const { generation, ...token } = row;
+  return { token, generation };
+}
+
+/** A user's tokens, newest first: those that are alive, or all that there were. 404 where the user isn't there. */
+export async function listTokens(db: TenantDb, user: Id<"user">, which: "live" | "all"): Promise<TokenRow[]> {
+  let tokens = db.selectFrom("tokens").selectAll().where("user_id", "=", user).orderBy("id", "desc").limit(1000);
+  if (which === "live") {
+    const families = db.selectFrom("token_families").selectAll();
+    tokens = tokens.where(isLive).where(sql<boolean>`not exists (select from (${families}) family
+      where family.id = tokens.family_id and family.revoked_at is not null)`);
+  }
+  const [rows, [found]] = await db.batch(tokens, db.selectFrom("users").select("id").where("id", "=", user));
+  if (!found) throw notFound("user");
+  return rows;
+}
+
+/** Revokes a token and ends its refresh family: the very next request with either is refused. Twice is once. */
+export async function revokeToken(db: TenantDb, user: Id<"user">, id: Id<"token">): Promise<TokenRow> {
+  const family = db.selectFrom("tokens").select("family_id").where("id", "=", id).where("user_id", "=", user);
+  const change = db
+    .updateTable("tokens")
+    .set({ revoked_at: sql`now()` })
+    .where("id", "=", id)
+    .where("user_id", "=", user)
+    .where("revoked_at", "is", null);
+  const [, , [row]] = await db.batch(
+    db.telling(change, {
+      kind: "token.revoked",
+      title: sql`'Access token revoked'`,
+      metadata: { token: id },
+      ...about,
+    }),
+    db
+      .updateTable("token_families")
+      .set({ revoked_at: sql`now()` })
+      .where("id", "in", family as never)
+      .where("revoked_at", "is", null),
+    db.selectFrom("tokens").selectAll().where("id", "=", id).where("user_id", "=", user),
+  );
+  if (!row) throw notFound("token");
+  return row;
+}
+
+/** A person's own token, made from a full-access session: no family, at most 50 alive. */
+export async function createPersonalToken(
+  db: TenantDb,
+  user: Id<"user">,
+  id: Id<"token">,
+  by: Id<"user"> | null,
+  { name, scopes, expires_in_days }: PersonalToken,
+): Promise<TokenRow> {
+  const granted = grantedOf(scopes);
+  const live = db
+    .selectFrom("tokens")
+    .select("id")
+    .where("user_id", "=", user)
+    .where("family_id", "is", null)
+    .where(isLive);
+  const hasRoom = sql<boolean>`(select count(*) from (${live}) t) < ${MAX_PERSONAL_TOKENS}`;
+  const token = db.insertUnder(
+    { table: "users", id: user, where: sql`users.org_id <> ${NONE} and cardinality(${granted}) > 0 and ${hasRoom}` },
+    "tokens",
+    {
+      id,
+      user_id: user,
+      family_id: null,
+      name,
+      scopes: granted,
+      created_by_user: by,
+      expires_at: inSeconds(expires_in_days * DAY_S),
+    },
+  );
+  const [[found], [row], [room]] = await db.batch(
+    // Held, so that two at once can't both be the fiftieth.
+    db.selectFrom("users").select("role").where("id", "=", user).forUpdate(),
+    db.telling(token, { kind: "token.created", title: sql`'Access token made'`, metadata: { token: id }, ...about }),
+    db.selectFrom("users").select(hasRoom.as("left")).where("id", "=", user),
+  );
+  if (row) return row;
+  if (found?.role && !room?.left) {
+    throw new ApiError(
+      429,
+      "too_many_tokens",
+      `A user has at most ${MAX_PERSONAL_TOKENS} live tokens. Revoke one first.`,
+      [],
+      {
+        "Retry-After": String(DAY_S),
+      },
+    );
+  }
+  throw notMinted(found && { role: found.role, status: null });
+}
+
+/** A personal token by its id, to be signed again from its row. */
+export async function getToken(db: TenantDb, user: Id<"user">, id: Id<"token">): Promise<TokenRow> {
+  return (await getMintedToken(db, user, id)).token;
+}
+
+/** What a refresh leads to: the family as it is now, its newest access token, and whose it is. */
+export type Rotated = {
+  family: FamilyRow;
+  token: TokenRow;
+  user: UserRow & { org_name: string | null; org_slug: string | null };
+};
+
+/**
+ * Rotates a refresh token. One conditional update decides: the newest generation moves on and makes an access token;
+ * the one before it, within 30 s, is an honest retry and gets the same successor; anything older ends the sign-in
+ * and every token that came of it (RFC 9700 §4.14.2). Null where it did.
+ */
+export async function rotate(db: TenantDb, family: Id<"token_family">, generation: number): Promise<Rotated | null> {
+  const token_id = newId("token");
+  const isNewest = sql<boolean>`generation = ${generation}`;
+  const isRetry = sql<boolean>`generation = ${generation}::int + 1 and rotated_at > now() - ${GRACE}`;
+  const change = db
+    .updateTable("token_families")
+    .set({
+      generation: sql`case when ${isNewest} then generation + 1 else generation end`,
+      token_id: sql`case when ${isNewest} then ${token_id} else token_id end`,
+      rotated_at: sql`case when ${isNewest} then now() else rotated_at end`,
+      expires_at: sql`case when ${isNewest} then greatest(expires_at, ${inSeconds(REFRESH_LIFETIME_S)}) else expires_at end`,
+      revoked_at: sql`case when ${isNewest} or ${isRetry} then null else now() end`,
+    })
+    .where("id", "=", family)
+    .where(isLive)
+    .returningAll();
+  const token = db.insertUnder({ table: "token_families", id: family, where: sql`token_id = ${token_id}` }, "tokens", {
+    id: token_id,
+    user_id: sql`user_id`,
+    family_id: family,
+    name: null,
+    scopes: sql`scopes`,
+    created_by_user: null,
+    expires_at: sql`now() + make_interval(secs => access_lifetime_s)`,
+  });
+  const tokens = db.selectFrom("token_families").select("token_id").where("id", "=", family);
+  const [[rotated], , [current], [user]] = await db.batch(
+    change,
+    token,
+    db
+      .selectFrom("tokens")
+      .selectAll()
+      .where("id", "in", tokens as never),
+    db
+      .selectFrom("users")
+      .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
+      .selectAll("users")
+      .select(["org.name as org_name", "org.slug as org_slug"])
+      .where("users.id", "in", db.selectFrom("token_families").select("user_id").where("id", "=", family) as never),
+  );
+  if (!rotated || rotated.revoked_at !== null || !current || !user) return null;
+  return { family: rotated, token: current, user };
+}

@@ -1,0 +1,169 @@
+import { type RawBuilder, sql } from "kysely";
+import { asConflict } from "../db/errors.ts";
+import { NONE } from "../db/schema.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { invalid, notFound, refused } from "../errors.ts";
+import { type Id, isId } from "../ids.ts";
+import { containing, windowOf } from "../paging.ts";
+import type { CreateUser, CurrentUserRow, ListUsers, Profile, UpdateUser, UserRow } from "./schema.ts";
+
+/** What the feed says of a user: read by the org's admins and by that user. */
+const about = {
+  user_id: sql<string>`id`,
+  readers: sql<string[]>`array['user:' || id]`,
+};
+
+/** One page of users, newest first, and how many there are. */
+export async function listUsers(db: TenantDb, { search, org, role, ...page }: ListUsers) {
+  let users = db.selectFrom("users");
+  // A malformed org is one that nobody is in.
+  if (org !== undefined) users = isId("org", org) ? users.where("org_id", "=", org) : users.where(sql.lit(false));
+  if (role) users = users.where("role", "=", role);
+  if (search) {
+    const found = containing(search);
+    users = users.where((eb) =>
+      eb.or([eb("name", "ilike", found), eb("alias", "ilike", found), eb("email", "ilike", found)]),
+    );
+  }
+  const { limit, offset } = windowOf(page);
+  const [rows, [count]] = await db.batch(
+    users.selectAll().orderBy("id", "desc").limit(limit).offset(offset),
+    users.select(sql<number>`count(*)`.as("total")),
+  );
+  return { rows, total: count!.total };
+}
+
+/** Makes a user, in an org or in none. 409 on an e-mail address that is taken; 422 on an org that isn't there. */
+export async function createUser(
+  db: TenantDb,
+  id: Id<"user">,
+  { org, role, metadata, ...values }: CreateUser,
+): Promise<UserRow> {
+  if (role && !org) throw invalid({ field: "role", message: "needs an org: a role is held in one" });
+  const place = org ? db.within(org) : db;
+  const user = place.insertInto("users", {
+    id,
+    ...values,
+    role: org ? (role ?? "member") : null,
+    metadata: JSON.stringify(metadata),
+  });
+  const row = await place
+    .telling(user, { kind: "user.created", title: sql`'User created: ' || coalesce(name, id)`, ...about })
+    .executeTakeFirst()
+    .catch(asConflict);
+  return row!;
+}
+
+export async function getUser(db: TenantDb, id: Id<"user">): Promise<UserRow> {
+  const row = await db.selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst();
+  if (!row) throw notFound("user");
+  return row;
+}
+
+/** The user with the names of app, sandbox and org around it. */
+export async function getCurrentUser(db: TenantDb, id: Id<"user">): Promise<CurrentUserRow> {
+  const row = await db
+    .selectFrom("users")
+    .innerJoin(db.selectFrom("apps").selectAll().as("app"), "app.id", "users.app_id")
+    .leftJoin(db.selectFrom("sandboxes").selectAll().as("sandbox"), "sandbox.id", "users.sandbox_id")
+    .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
+    .selectAll("users")
+    .select(["app.name as app_name", "sandbox.name as sandbox_name", "org.name as org_name", "org.slug as org_slug"])
+    .where("users.id", "=", id)
+    .executeTakeFirst();
+  if (!row) throw notFound("user");
+  return row;
+}
+
+/** Holds the user's org still, so that of two who would remove its last two owners the second sees what the first did. */
+const lockOrg = (db: TenantDb, id: Id<"user">) =>
+  db
+    .selectFrom("orgs")
+    .select("id")
+    .where("id", "in", db.selectFrom("users").select("org_id").where("id", "=", id) as never)
+    .forUpdate();
+
+/** Whether the org has an owner besides the row that is being changed. */
+const hasOtherOwner = (db: TenantDb): RawBuilder<boolean> =>
+  sql`exists (select from (${db.selectFrom("users").selectAll()}) other
+        where other.org_id = users.org_id and other.role = 'owner' and other.id <> users.id)`;
+
+const lastOwner = () =>
+  refused("last_owner", "This is the org's last owner. Make another user an owner first, then do this again.");
+
+/** Changes a user. 422 on another org: users don't move. 409 where an org would lose its last owner. */
+export async function updateUser(
+  db: TenantDb,
+  id: Id<"user">,
+  { org, metadata, ...values }: UpdateUser,
+): Promise<UserRow> {
+  let change = db
+    .updateTable("users")
+    .set({ ...values, ...(metadata && { metadata: JSON.stringify(metadata) }), updated_at: sql`now()` })
+    .where("id", "=", id);
+  if (org !== undefined) change = change.where("org_id", "=", org ?? NONE) as typeof change;
+  if (values.role) {
+    change = change.where("org_id", "!=", NONE) as typeof change;
+    if (values.role !== "owner") change = change.where(sql`(role <> 'owner' or ${hasOtherOwner(db)})`) as typeof change;
+  }
+  const [, [row], [found]] = await db
+    .batch(
+      lockOrg(db, id),
+      db.telling(change, {
+        kind: "user.updated",
+        title: sql`'User updated: ' || coalesce(name, id)`,
+        metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
+        ...about,
+      }),
+      db.selectFrom("users").select("org_id").where("id", "=", id),
+    )
+    .catch(asConflict);
+  if (row) return row;
+  if (!found) throw notFound("user");
+  if (org !== undefined && found.org_id !== (org ?? NONE)) {
+    throw invalid({ field: "org", message: "can't be changed: users do not move between orgs yet" });
+  }
+  if (found.org_id === NONE) throw invalid({ field: "role", message: "needs an org: a role is held in one" });
+  throw lastOwner();
+}
+
+/** Deletes a user, with its tokens and the agents that are its own. 409 for an org's last owner. */
+export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
+  const change = db
+    .deleteFrom("users")
+    .where("id", "=", id)
+    .where(sql`(role is distinct from 'owner' or ${hasOtherOwner(db)})`);
+  const [, [row], [found]] = await db.batch(
+    lockOrg(db, id),
+    db.telling(change, { kind: "user.deleted", title: sql`'User deleted: ' || coalesce(name, id)`, ...about }),
+    db.selectFrom("users").select("id").where("id", "=", id),
+  );
+  if (row) return;
+  throw found ? lastOwner() : notFound("user");
+}
+
+/** Changes a person's own profile. `metadata` merges, and null removes a name from it. */
+export async function updateProfile(db: TenantDb, id: Id<"user">, profile: Profile): Promise<UserRow> {
+  const { full_name, clear_full_name, alias, metadata } = profile;
+  if (clear_full_name && full_name !== undefined) {
+    throw invalid({ field: "clear_full_name", message: "excludes full_name" });
+  }
+  const name = clear_full_name ? null : full_name;
+  const kept = Object.fromEntries(Object.entries(metadata ?? {}).filter(([, value]) => value !== null));
+  const removed = Object.keys(metadata ?? {}).filter((key) => metadata?.[key] === null);
+  const change = db
+    .updateTable("users")
+    .set({
+      ...(name !== undefined && { name }),
+      ...(alias !== undefined && { alias }),
+      ...(metadata && { metadata: sql`(metadata - ${removed}::text[]) || ${JSON.stringify(kept)}::jsonb` }),
+      updated_at: sql`now()`,
+    })
+    .where("id", "=", id);
+  const row = await db
+    .telling(change, { kind: "user.updated", title: sql`'User updated: ' || coalesce(name, id)`, ...about })
+    .executeTakeFirst()
+    .catch(asConflict);
+  if (!row) throw notFound("user");
+  return row;
+}

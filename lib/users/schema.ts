@@ -1,0 +1,165 @@
+import type { Selectable } from "kysely";
+import * as v from "valibot";
+import { type Database, type Role, real, roles } from "../db/schema.ts";
+import { metadata, text } from "../http/valid.ts";
+import { type Id, isId } from "../ids.ts";
+import { pageOf, pageQuery } from "../paging.ts";
+
+const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
+const name = text(200);
+const role = v.picklist(roles);
+/** An org named in a body. One that is malformed is not there, like any other. */
+export const orgId = v.pipe(
+  v.string(),
+  v.check((id) => isId("org", id), "there is no such org"),
+  v.transform((id) => id as Id<"org">),
+);
+
+export const createUserBody = v.strictObject({
+  email: v.nullish(email, null),
+  name: v.nullish(name, null),
+  alias: v.nullish(text(100), null),
+  org: v.nullish(orgId, null),
+  role: v.optional(role),
+  is_system_user: v.optional(v.boolean(), false),
+  metadata: v.optional(metadata, {}),
+});
+export type CreateUser = v.InferOutput<typeof createUserBody>;
+
+export const updateUserBody = v.strictObject({
+  email: v.optional(v.nullable(email)),
+  name: v.optional(v.nullable(name)),
+  alias: v.optional(v.nullable(text(100))),
+  org: v.optional(v.nullable(orgId)),
+  role: v.optional(role),
+  is_system_user: v.optional(v.boolean()),
+  metadata: v.optional(metadata),
+});
+export type UpdateUser = v.InferOutput<typeof updateUserBody>;
+
+export const profileBody = v.strictObject({
+  full_name: v.optional(v.nullable(name)),
+  clear_full_name: v.optional(v.boolean(), false),
+  alias: v.optional(v.nullable(text(100))),
+  metadata: v.optional(v.nullable(metadata)),
+  profile_picture: v.nullish(v.null("is not supported yet: there is no file store")),
+  // There is none to clear.
+  clear_profile_picture: v.optional(v.boolean(), false),
+});
+export type Profile = v.InferOutput<typeof profileBody>;
+
+export const listUsersQuery = v.object({
+  ...pageQuery,
+  search: v.optional(text(200)),
+  org: v.optional(text(100)),
+  role: v.optional(role),
+});
+export type ListUsers = v.InferOutput<typeof listUsersQuery>;
+
+export type UserRow = Selectable<Database["users"]>;
+
+const nullable = v.nullable(v.string());
+export const user = v.strictObject({
+  id: v.string(),
+  app: v.string(),
+  app_name: nullable,
+  sandbox: nullable,
+  sandbox_name: nullable,
+  org: nullable,
+  org_name: nullable,
+  org_slug: nullable,
+  org_role: v.nullable(v.picklist(["admin", "member", "viewer"])),
+  email: nullable,
+  name: nullable,
+  alias: nullable,
+  is_system_user: v.boolean(),
+  metadata: v.record(v.string(), v.unknown()),
+  created_by_agent_user: nullable,
+  created_by_developer: nullable,
+  created_by_org: nullable,
+  created_by_team: nullable,
+  created_by_user: nullable,
+});
+export const userPage = pageOf(user);
+
+/** The role as the wire shows it. */
+export function toOrgRole(role: Role | null): "admin" | "member" | "viewer" | null {
+  if (role === "owner" || role === "admin") return "admin";
+  return role === "billing" ? "viewer" : role;
+}
+
+/** The user as the API shows it; names of what is around it are null where they weren't loaded. */
+export const toUser = (
+  row: UserRow & { org_name?: string | null; org_slug?: string | null },
+): v.InferOutput<typeof user> => ({
+  id: row.id,
+  app: row.app_id,
+  app_name: null,
+  sandbox: real(row.sandbox_id),
+  sandbox_name: null,
+  org: real(row.org_id),
+  org_name: row.org_name ?? null,
+  org_slug: row.org_slug ?? null,
+  org_role: toOrgRole(row.role),
+  email: row.email,
+  name: row.name,
+  alias: row.alias,
+  is_system_user: row.is_system_user,
+  metadata: row.metadata,
+  created_by_agent_user: null,
+  created_by_developer: null,
+  created_by_org: null,
+  created_by_team: null,
+  created_by_user: null,
+});
+
+export const currentUser = v.strictObject({
+  id: v.string(),
+  app: v.string(),
+  app_name: nullable,
+  sandbox: nullable,
+  sandbox_name: nullable,
+  org: nullable,
+  org_name: nullable,
+  org_slug: nullable,
+  org_kind: v.nullable(v.literal("company")),
+  org_role: v.nullable(v.picklist(["admin", "member", "viewer"])),
+  email: nullable,
+  name: nullable,
+  alias: nullable,
+  is_system_user: v.boolean(),
+  metadata: v.record(v.string(), v.unknown()),
+  notification_settings: v.record(v.string(), v.unknown()),
+  profile_picture: v.null(),
+  timezone: nullable,
+  effective_access: v.null(),
+});
+
+export type CurrentUserRow = UserRow & {
+  app_name: string;
+  sandbox_name: string | null;
+  org_name: string | null;
+  org_slug: string | null;
+};
+
+export const toCurrentUser = (row: CurrentUserRow): v.InferOutput<typeof currentUser> => ({
+  id: row.id,
+  app: row.app_id,
+  app_name: row.app_name,
+  sandbox: real(row.sandbox_id),
+  sandbox_name: row.sandbox_name,
+  org: real(row.org_id),
+  org_name: row.org_name,
+  org_slug: row.org_slug,
+  org_kind: real(row.org_id) && "company",
+  org_role: toOrgRole(row.role),
+  email: row.email,
+  name: row.name,
+  alias: row.alias,
+  is_system_user: row.is_system_user,
+  metadata: row.metadata,
+  notification_settings: {},
+  profile_picture: null,
+  timezone: null,
+  effective_access: null,
+});

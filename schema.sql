@@ -1,0 +1,465 @@
+-- agentry, schema version 1. Applied whole, in one transaction, by whoever owns the database: a superuser or
+-- a role with CREATEROLE and CREATE on the database is enough. Later versions: lib/db/migrations/.
+--
+-- Two schemas, neither in anybody's search_path: `data` holds the tables, so that only TenantDb can name them;
+-- `app` holds the doors. A tenant is (app_id, sandbox_id, org_id); '-' stands for production and for no org:
+-- never null (a foreign key with a null in it isn't checked), never '' (an unset setting reads as that).
+
+do $roles$
+begin
+  -- Without passwords: a deployment sets agentry_api's. agentry_owner is taken on by `set role`, never by login.
+  if not exists (select from pg_roles where rolname = 'agentry_owner') then
+    create role agentry_owner nologin;
+  end if;
+  if not exists (select from pg_roles where rolname = 'agentry_api') then
+    create role agentry_api login nosuperuser nocreatedb nocreaterole noinherit;
+  end if;
+  if not pg_has_role(current_user, 'agentry_owner', 'member') then
+    execute format('grant agentry_owner to %I', current_user);
+  end if;
+  if not pg_has_role(current_user, 'agentry_api', 'member') then
+    execute format('grant agentry_api to %I', current_user);
+  end if;
+  execute format('grant create on database %I to agentry_owner', current_database());
+end
+$roles$;
+
+set local role agentry_owner;
+
+create schema app;
+create schema data;
+grant usage on schema app, data to agentry_api;
+
+create table app.schema_versions (
+  version    integer primary key,
+  applied_at timestamptz not null default now()
+);
+insert into app.schema_versions values (1);
+grant select on app.schema_versions to agentry_api;
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Rules that columns and statements share. All immutable, all with an empty search_path.
+
+-- Who an acl lets do one of `actions`, as 'everyone' or 'type:principal'. Null: nothing restricts the row.
+create function app.acl_principals(acl jsonb, actions text[]) returns text[]
+language sql immutable set search_path = '' as $$
+  select case when acl is null then null else array(
+    select distinct case g ->> 'principal_type' when 'everyone' then 'everyone'
+                    else (g ->> 'principal_type') || ':' || (g ->> 'principal') end
+      from jsonb_array_elements(acl -> 'grants') g
+     where g -> 'actions' ?| actions)
+  end
+$$;
+
+-- An acl after a patch: what `remove` names goes, then what `add` grants is merged in, the actions of one
+-- principal united. Removing the last grant leaves an empty list, which lets in nobody but the owner and the
+-- org's admins: taking a grant away must never open a row.
+create function app.acl_patch(acl jsonb, add jsonb, remove jsonb) returns jsonb
+language sql immutable set search_path = '' as $$
+  with kept as (
+    select g, n from jsonb_array_elements(coalesce(acl -> 'grants', '[]')) with ordinality k (g, n)
+     where not exists (select from jsonb_array_elements(remove) r
+                        where r ->> 'principal_type' = g ->> 'principal_type'
+                          and r ->> 'principal' is not distinct from g ->> 'principal')
+    union all
+    select g, 1000000 + n from jsonb_array_elements(add) with ordinality a (g, n)
+  ), merged as (
+    select g ->> 'principal_type' as type, g ->> 'principal' as principal, min(n) as n, jsonb_agg(distinct action) as actions
+      from kept, jsonb_array_elements_text(g -> 'actions') action group by 1, 2
+  )
+  select jsonb_build_object('grants', coalesce(
+    jsonb_agg(jsonb_build_object('principal_type', type, 'principal', principal, 'actions', actions) order by n), '[]'))
+    from merged
+$$;
+
+-- The role as the wire shows it.
+create function app.org_role(role text) returns text
+language sql immutable set search_path = '' as $$
+  select case when role in ('owner', 'admin') then 'admin' when role in ('billing', 'viewer') then 'viewer' else role end
+$$;
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Tables
+
+create table data.apps (
+  id         text collate "C" primary key,
+  name       text not null,
+  settings   jsonb not null default '{}',
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+
+-- One row per place where rows can live. Deleting it deletes what lives there.
+create table data.tenants (
+  app_id     text collate "C" not null references data.apps on delete cascade,
+  sandbox_id text collate "C" not null default '-',
+  org_id     text collate "C" not null default '-',
+  primary key (app_id, sandbox_id, org_id)
+);
+
+create table data.sandboxes (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null check (sandbox_id <> '-'),
+  org_id     text collate "C" not null default '-' check (org_id = '-'),
+  id         text collate "C" not null generated always as (sandbox_id) stored,
+  name       text not null,
+  slug       text not null,
+  -- The production org it was made for: a label for people. What lives in the sandbox is in orgs of its own.
+  for_sandbox_id text collate "C" not null default '-' check (for_sandbox_id = '-'),
+  for_org_id text collate "C",
+  purpose    text check (purpose in ('eval')),
+  expires_at timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (app_id, sandbox_id),
+  constraint sandboxes_slug_key unique (app_id, slug),
+  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+
+create table data.orgs (
+  id          text collate "C" not null,
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null generated always as (id) stored,
+  name        text not null,
+  slug        text not null,
+  domain      text not null,
+  website     text,
+  industry    text,
+  description text,
+  status      text not null default 'active' check (status in ('active', 'suspended', 'trialing')),
+  created_at  timestamptz not null default now(),
+  updated_at  timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint orgs_slug_key unique (app_id, sandbox_id, slug),
+  constraint orgs_domain_key unique (app_id, sandbox_id, domain),
+  constraint orgs_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create index orgs_tenant_idx on data.orgs (app_id, sandbox_id, org_id);
+alter table data.sandboxes add constraint sandboxes_org_fkey foreign key (app_id, for_sandbox_id, for_org_id)
+  references data.orgs (app_id, sandbox_id, id) on delete set null (for_org_id);
+create index sandboxes_org_idx on data.sandboxes (app_id, for_sandbox_id, for_org_id) where for_org_id is not null;
+
+create table data.users (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  email          text,
+  email_key      text generated always as (lower(email)) stored,
+  name           text,
+  alias          text,
+  role           text check (role in ('owner', 'admin', 'member', 'billing', 'viewer')),
+  is_system_user boolean not null default false,
+  metadata       jsonb not null default '{}'
+                 constraint users_metadata_check check (octet_length(metadata::text) <= 24576),
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  check ((org_id = '-') = (role is null)),
+  primary key (app_id, sandbox_id, id),
+  constraint users_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint users_email_key unique (app_id, sandbox_id, email_key),
+  constraint users_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+
+create table data.keys (
+  id           text collate "C" not null,
+  app_id       text collate "C" not null,
+  sandbox_id   text collate "C" not null,
+  org_id       text collate "C" not null default '-' check (org_id = '-'),
+  type         text not null check (type in ('publishable', 'secret')),
+  hash         bytea not null,
+  hint         text not null,
+  -- A publishable key stays readable; of a secret one only the hash is kept.
+  value        text check (type = 'publishable' or value is null),
+  last_used_at timestamptz,
+  expires_at   timestamptz,
+  revoked_at   timestamptz,
+  created_at   timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint keys_hash_key unique (app_id, sandbox_id, hash),
+  constraint keys_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+
+-- One row a sign-in (RFC 9700 §4.14.2: a refresh token family). Rotated by one conditional update; revoking it
+-- ends every access token that came of it.
+create table data.token_families (
+  id                  text collate "C" not null,
+  app_id              text collate "C" not null,
+  sandbox_id          text collate "C" not null,
+  org_id              text collate "C" not null,
+  user_id             text collate "C" not null,
+  scopes              text[] not null,
+  access_lifetime_s   integer not null,
+  generation          integer not null default 0,
+  -- The access token of the newest generation: what an honest retry is given again.
+  token_id            text collate "C" not null,
+  rotated_at          timestamptz not null default now(),
+  expires_at          timestamptz not null,
+  revoked_at          timestamptz,
+  created_at          timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint token_families_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint token_families_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index token_families_user_idx on data.token_families (app_id, sandbox_id, org_id, user_id);
+
+create table data.tokens (
+  id              text collate "C" not null,
+  app_id          text collate "C" not null,
+  sandbox_id      text collate "C" not null,
+  org_id          text collate "C" not null,
+  user_id         text collate "C" not null,
+  family_id       text collate "C",
+  name            text,
+  scopes          text[] not null,
+  created_by_user text collate "C",
+  last_used_at    timestamptz,
+  expires_at      timestamptz not null,
+  revoked_at      timestamptz,
+  created_at      timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint tokens_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint tokens_family_fkey foreign key (app_id, sandbox_id, org_id, family_id)
+    references data.token_families (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index tokens_user_idx on data.tokens (app_id, sandbox_id, org_id, user_id, id);
+create index tokens_family_idx on data.tokens (app_id, sandbox_id, org_id, family_id);
+
+create table data.agents (
+  id            text collate "C" not null,
+  app_id        text collate "C" not null,
+  sandbox_id    text collate "C" not null,
+  org_id        text collate "C" not null,
+  user_id       text collate "C",
+  name          text,
+  description   text,
+  identity      text,
+  default_model text,
+  originator    text,
+  lookup_key    text,
+  metadata      jsonb not null default '{}',
+  acl           jsonb,
+  readers       text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
+  writers       text[] generated always as (app.acl_principals(acl, '{write}')) stored,
+  created_at    timestamptz not null default now(),
+  updated_at    timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agents_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint agents_lookup_key_key unique (app_id, sandbox_id, lookup_key),
+  constraint agents_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  -- With its owner, not "set null": a person's agent must never become everybody's.
+  constraint agents_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade
+);
+create index agents_user_idx on data.agents (app_id, sandbox_id, user_id) where user_id is not null;
+
+-- The feed outlives what it tells of, so its links are no foreign keys. `readers` is who could read the subject
+-- at that moment; null is everybody in the org.
+create table data.activity_feed_entries (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  kind           text not null,
+  level          text not null default 'info' check (level in ('info', 'warning', 'error')),
+  title          text,
+  content        text,
+  correlation_id text,
+  agent_id       text collate "C",
+  user_id        text collate "C",
+  readers        text[],
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint activity_feed_entries_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint activity_feed_entries_tenant_fkey
+    foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create index activity_feed_entries_agent_idx
+  on data.activity_feed_entries (app_id, sandbox_id, org_id, agent_id, id) where agent_id is not null;
+
+-- A key commits with the row it made, and names it; never an answer, which could hold a secret.
+create table data.idempotency_keys (
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  subject     text collate "C" not null,
+  key         text collate "C" not null,
+  fingerprint bytea not null,
+  row_id      text collate "C" not null,
+  created_at  timestamptz not null default now(),
+  constraint idempotency_keys_pkey primary key (app_id, sandbox_id, org_id, subject, key),
+  constraint idempotency_keys_tenant_fkey
+    foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Wall two: row-level security, forced, on every table. app.org_id is an org, '*' (a developer: every org and
+-- the app's own rows), '-' (only the app's own rows) or '' (nothing). The sub-selects make a setting be read once
+-- a statement, not once a row.
+
+do $walls$
+declare t text;
+begin
+  foreach t in array '{tenants,orgs,users,keys,token_families,tokens,agents,activity_feed_entries,idempotency_keys}'::text[] loop
+    execute format('alter table data.%I enable row level security; alter table data.%1$I force row level security', t);
+    execute format($policy$
+      create policy tenant on data.%I
+      using (app_id = (select current_setting('app.app_id', true))
+         and sandbox_id = (select current_setting('app.sandbox_id', true))
+         and (org_id = (select current_setting('app.org_id', true)) or (select current_setting('app.org_id', true)) = '*'))
+      with check (app_id = (select current_setting('app.app_id', true))
+         and sandbox_id = (select current_setting('app.sandbox_id', true))
+         and (org_id = (select current_setting('app.org_id', true)) or (select current_setting('app.org_id', true)) = '*'))
+      $policy$, t);
+  end loop;
+end
+$walls$;
+
+-- The app's own record: anybody inside may read it, only a production developer changes it.
+alter table data.apps enable row level security;
+alter table data.apps force row level security;
+create policy tenant on data.apps for select using (id = (select current_setting('app.app_id', true)));
+create policy developer on data.apps for update
+  using (id = (select current_setting('app.app_id', true))
+     and (select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*');
+
+-- A sandbox's record: read from inside, and by the production developer who keeps all of them.
+alter table data.sandboxes enable row level security;
+alter table data.sandboxes force row level security;
+create policy tenant on data.sandboxes for select
+  using (app_id = (select current_setting('app.app_id', true))
+     and (sandbox_id = (select current_setting('app.sandbox_id', true))
+       or ((select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*')));
+create policy developer on data.sandboxes for insert
+  with check (app_id = (select current_setting('app.app_id', true))
+     and sandbox_id = (select current_setting('app.sandbox_id', true)) and (select current_setting('app.org_id', true)) = '*');
+
+-- The operator makes and counts apps, as the owner of the tables, who is held by the policies like everybody.
+create policy operator on data.apps to agentry_owner using (true);
+
+-- The sweep deletes, in every tenant, only what is past its time.
+create policy sweep on data.idempotency_keys
+  using ((select current_setting('app.sweep', true)) = 'on' and created_at < now() - interval '24 hours');
+create policy sweep on data.tokens
+  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
+create policy sweep on data.token_families
+  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
+create policy sweep on data.sandboxes for select
+  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now());
+create policy sweep on data.tenants
+  using ((select current_setting('app.sweep', true)) = 'on'
+     and (app_id, sandbox_id) in (select s.app_id, s.sandbox_id from data.sandboxes s where s.expires_at < now()));
+
+-- What the runtime may do at all. It owns nothing and cannot bypass a policy; /readyz refuses to serve otherwise.
+grant select on data.apps to agentry_api;
+grant update (name, settings, updated_at) on data.apps to agentry_api;
+grant select, insert, delete on data.tenants to agentry_api;
+grant select, insert on data.sandboxes to agentry_api;
+grant select, insert, update, delete on data.orgs, data.users, data.agents to agentry_api;
+grant select, insert, update on data.keys to agentry_api;
+grant select, insert, update, delete on data.token_families, data.tokens to agentry_api;
+grant select, insert on data.activity_feed_entries to agentry_api;
+grant select, insert, delete on data.idempotency_keys to agentry_api;
+
+-- ---------------------------------------------------------------------------------------------------------
+-- The doors: the first statement of every round trip. A door believes the tenant that the credential names,
+-- sets it for this transaction, and then looks the credential up under row security, as the invoker: a false
+-- claim finds nothing. AE401 and AE403 carry the reason. enter_token and enter_key answer whether last_used_at is
+-- over a minute old: then it is written after the answer has gone out, so that a read stays read-only.
+
+-- A key that came beside the credential must be a live one of the same app and sandbox.
+create function app.check_beside(app text, sandbox text, beside bytea) returns void
+language plpgsql volatile set search_path = '' as $$
+begin
+  perform set_config('app.org_id', '-', true);
+  perform from data.keys k where k.app_id = app and k.sandbox_id = sandbox and k.hash = beside
+     and k.revoked_at is null and (k.expires_at is null or k.expires_at > now());
+  if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
+end $$;
+
+create function app.enter_token(app text, sandbox text, org text, usr text, jti text, roles text[], beside bytea default null)
+returns boolean language plpgsql volatile set search_path = '' as $$
+declare t record;
+begin
+  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  select k.revoked_at is null and f.revoked_at is null and k.expires_at > now() as live,
+         u.id is not null as is_user, u.role, o.status,
+         k.last_used_at is null or k.last_used_at < now() - interval '1 minute' as stale
+    into t
+    from data.tokens k
+    left join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (k.app_id, k.sandbox_id, k.org_id, k.user_id)
+    left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (k.app_id, k.sandbox_id, k.org_id)
+    left join data.token_families f on (f.app_id, f.sandbox_id, f.id) = (k.app_id, k.sandbox_id, k.family_id)
+   where k.app_id = app and k.sandbox_id = sandbox and k.org_id = org and k.id = jti and k.user_id = usr;
+  if t.live is not true then raise 'token_revoked' using errcode = 'AE401'; end if;
+  if not t.is_user then raise 'user_gone' using errcode = 'AE401'; end if;
+  if t.status is distinct from 'active' and t.status is distinct from 'trialing' then
+    raise 'org_suspended' using errcode = 'AE403';
+  end if;
+  if beside is not null then
+    perform app.check_beside(app, sandbox, beside);
+    perform set_config('app.org_id', org, true);
+  end if;
+  -- The role is read now, not when the token was made: a demotion takes effect on the next request.
+  if (t.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
+  perform set_config('app.org_role', app.org_role(t.role), true);
+  return t.stale;
+end $$;
+
+create function app.enter_key(app text, sandbox text, key_hash bytea, beside bytea default null)
+returns boolean language plpgsql volatile set search_path = '' as $$
+declare k record;
+begin
+  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', '-', true);
+  select s.last_used_at is null or s.last_used_at < now() - interval '1 minute' as stale into k
+    from data.keys s where s.app_id = app and s.sandbox_id = sandbox and s.hash = key_hash and s.type = 'secret'
+     and s.revoked_at is null and (s.expires_at is null or s.expires_at > now());
+  if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
+  if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
+  perform set_config('app.org_id', '*', true);
+  return k.stale;
+end $$;
+
+-- A refresh token was already proven by its MAC; that its sign-in, user and org are alive, only the database knows.
+create function app.enter_refresh(app text, sandbox text, org text, family text, beside bytea default null)
+returns void language plpgsql volatile set search_path = '' as $$
+declare f record;
+begin
+  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  select o.status, s.revoked_at is null and s.expires_at > now() as live into f
+    from data.token_families s
+    join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (s.app_id, s.sandbox_id, s.org_id, s.user_id)
+    join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (s.app_id, s.sandbox_id, s.org_id)
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family;
+  if f.live is not true then raise 'token_revoked' using errcode = 'AE401'; end if;
+  if f.status = 'suspended' then raise 'org_suspended' using errcode = 'AE403'; end if;
+  if beside is not null then
+    perform app.check_beside(app, sandbox, beside);
+    perform set_config('app.org_id', org, true);
+  end if;
+end $$;
+
+-- Narrows a developer's door to one org, or to one sandbox of the app. Never widens: from anywhere but '*', or into
+-- a sandbox from another one, it leads to nothing.
+create function app.within(sandbox text, org text) returns void
+language plpgsql volatile set search_path = '' as $$
+begin
+  if current_setting('app.org_id', true) is distinct from '*'
+     or (current_setting('app.sandbox_id', true) <> '-' and current_setting('app.sandbox_id', true) <> sandbox) then
+    perform set_config('app.org_id', '', true);
+  else
+    perform set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  end if;
+end $$;
+
+create function app.enter_sweep() returns void language sql volatile set search_path = '' as $$
+  select set_config('app.sweep', 'on', true)
+$$;
+
+revoke all on all functions in schema app from public;
+grant execute on all functions in schema app to agentry_api;
+
+reset role;

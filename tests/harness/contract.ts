@@ -1,0 +1,100 @@
+/** Holds each answer to /openapi.json, and those of tier-1 operations to the public contract's own schemas. */
+import { existsSync, readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import Ajv2020 from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+
+type Answered = { status: number; headers: Headers; body: unknown; text: string };
+type Responses = Record<string, { content?: Record<string, { schema: object }> }>;
+type Document = { paths: Record<string, Record<string, { responses: Responses }>> };
+
+const contractDir = process.env.CONTRACT_DIR ?? resolve(import.meta.dirname, "../../../shared/contract");
+/** Whether the contract's data lies beside the checkout; the document is checked without it. */
+export const hasContract = existsSync(contractDir);
+const readContract = (name: string) => JSON.parse(readFileSync(resolve(contractDir, name), "utf8"));
+
+const newAjv = () => addFormats.default(new Ajv2020.default({ strict: false, allowUnionTypes: true }));
+const documents = new Map<string, Promise<{ document: Document; ajv: ReturnType<typeof newAjv> }>>();
+
+/** The document of a system, fetched once a test file. */
+export function readDocument(base: string) {
+  if (!documents.has(base)) {
+    const read = async () => {
+      const document = (await (await fetch(`${base}/openapi.json`)).json()) as Document;
+      const ajv = newAjv();
+      ajv.addSchema({ $id: "openapi", ...document });
+      return { document, ajv };
+    };
+    documents.set(base, read());
+  }
+  return documents.get(base)!;
+}
+
+/** The template that an address belongs to: a literal segment wins over a parameter. */
+export function templateOf(paths: string[], path: string): string | undefined {
+  const wanted = path.split("?")[0]!.split("/");
+  const fits = paths.filter((template) => {
+    const parts = template.split("/");
+    return (
+      parts.length === wanted.length &&
+      parts.every((part, i) => part === wanted[i] || (part.startsWith("{") && wanted[i] !== ""))
+    );
+  });
+  return fits.sort((a, b) => a.split("{").length - b.split("{").length)[0];
+}
+
+const pointer = (...parts: string[]) => parts.map((part) => part.replaceAll("~", "~0").replaceAll("/", "~1")).join("/");
+
+const contract = hasContract
+  ? { operations: readContract("operations.json") as any[], ajv: newAjv().addSchema(readContract("schemas.json")) }
+  : null;
+
+/** Throws where the answer is one that the document or the contract does not describe. */
+export async function checkAnswer(base: string, method: string, path: string, answer: Answered): Promise<void> {
+  const { document, ajv } = await readDocument(base);
+  const template = templateOf(Object.keys(document.paths), path);
+  const operation = template && document.paths[template]?.[method.toLowerCase()];
+  const what = `${method} ${path} → ${answer.status}`;
+  if (answer.status === 500) throw new Error(`${what}: a bug, see the log`);
+  if (!operation) {
+    if (![404, 405, 204, 413].includes(answer.status)) throw new Error(`${what}: not in the document`);
+    return;
+  }
+  const response = operation.responses[answer.status];
+  if (!response) throw new Error(`${what}: the document has no such status: ${answer.text}`);
+  if (!response.content) {
+    if (answer.text !== "") throw new Error(`${what}: the document says there is no body`);
+    return;
+  }
+  const type = (answer.headers.get("Content-Type") ?? "").split(";")[0]!;
+  if (!response.content[type]) throw new Error(`${what}: the document has no ${type}`);
+  const at = pointer(
+    "openapi#",
+    "paths",
+    template,
+    method.toLowerCase(),
+    "responses",
+    String(answer.status),
+    "content",
+    type,
+    "schema",
+  );
+  if (!ajv.validate({ $ref: at }, answer.body)) throw new Error(`${what}: ${ajv.errorsText()}: ${answer.text}`);
+  checkContract(what, method, path, answer);
+}
+
+function checkContract(what: string, method: string, path: string, { status, body }: Answered) {
+  if (!contract || status >= 300) return;
+  const { operations, ajv } = contract;
+  const ours = operations.filter((operation) => operation.method === method);
+  const template = templateOf(
+    ours.map((operation) => operation.path),
+    path,
+  );
+  const operation = ours.find((operation) => operation.path === template);
+  if (!operation || operation.tier !== 1) return;
+  if (operation.success !== status) throw new Error(`${what}: the contract answers ${operation.success}`);
+  const schema = operation.response.schema;
+  if (schema && !ajv.validate({ $ref: `contract-schemas${schema}` }, body))
+    throw new Error(`${what}: contract: ${ajv.errorsText()}`);
+}
