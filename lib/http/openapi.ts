@@ -1,10 +1,14 @@
 /** The OpenAPI 3.1 document, from the routes themselves: `allow`, `valid` and `gives` each carry their part. */
+
+import { toJsonSchema } from "@valibot/to-json-schema";
 import type { Hono } from "hono";
-import { generateSpecs, resolver } from "hono-openapi";
+import { findTargetHandler } from "hono/utils/handler";
+import { generateSpecs, uniqueSymbol } from "hono-openapi";
 import type { OpenAPIV3_1 } from "openapi-types";
+import type * as v from "valibot";
 import { problem } from "./problem.ts";
 import type { Env } from "./router.ts";
-import { problemResponse } from "./spec.ts";
+import { part, problemResponse } from "./spec.ts";
 
 const VERSION = "0.1.0";
 const verbs: Record<string, [string, string]> = {
@@ -31,6 +35,7 @@ const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
  * parameter, the faults of an input, the idempotency key, a name and a summary.
  */
 export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV3_1.Document> {
+  readSchemas(app);
   const document = (await generateSpecs(
     app as never,
     {
@@ -49,10 +54,9 @@ export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV
       },
     } as never,
   )) as OpenAPIV3_1.Document;
-  const { schema } = await resolver(problem).toOpenAPISchema();
   document.components = {
     ...document.components,
-    schemas: { ...document.components?.schemas, Problem: schema as never },
+    schemas: { ...document.components?.schemas, Problem: toSchema(problem) },
   };
   const tags = new Set<string>();
   for (const [path, item] of Object.entries(document.paths ?? {})) {
@@ -63,6 +67,40 @@ export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV
   }
   document.tags = [...tags].sort().map((name) => ({ name, description: `Operations on ${name.replaceAll("_", " ")}` }));
   return document;
+}
+
+/** A check that JSON Schema can't say is left out of the document; the answer to a breach says it. */
+function toSchema(schema: v.GenericSchema): OpenAPIV3_1.SchemaObject {
+  const { $schema: _, ...json } = toJsonSchema(schema, { errorMode: "ignore", typeMode: "input" });
+  return json as OpenAPIV3_1.SchemaObject;
+}
+
+type Part = {
+  schema?: v.GenericSchema;
+  toOpenAPISchema?: () => object;
+  spec?: { responses?: Record<string, { content?: Record<string, { schema: object }> }> };
+};
+
+/**
+ * Turns the valibot schemas that `valid` and `gives` hung on their routes into JSON Schema. Here and not there: only
+ * the Worker that serves the document carries what it takes.
+ */
+function readSchemas(app: Hono<Env>) {
+  for (const { handler } of app.routes) {
+    const middleware = findTargetHandler(handler) as { [part]?: Part; [uniqueSymbol]?: Part };
+    const carried = middleware[part];
+    if (!carried) continue;
+    if (carried.schema) {
+      const schema = toSchema(carried.schema);
+      carried.toOpenAPISchema = () => ({ schema, components: {} });
+    }
+    for (const { content } of Object.values(carried.spec?.responses ?? {})) {
+      for (const media of Object.values(content ?? {})) {
+        if ("~standard" in media.schema) media.schema = toSchema(media.schema as v.GenericSchema);
+      }
+    }
+    middleware[uniqueSymbol] = carried;
+  }
 }
 
 function complete(path: string, method: string, operation: OpenAPIV3_1.OperationObject) {

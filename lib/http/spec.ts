@@ -1,9 +1,14 @@
-import { uniqueSymbol } from "hono-openapi";
 import type { OpenAPIV3_1 } from "openapi-types";
 
-/** Hangs a middleware's part of the OpenAPI document on it; hono-openapi merges the parts of a route. */
+/**
+ * Where a middleware carries its part of the OpenAPI document. Not hono-openapi's own symbol: importing that would
+ * bring the whole generator into every Worker, and only the one that serves the document needs it.
+ */
+export const part: unique symbol = Symbol("openapi part");
+
+/** Hangs a middleware's part of the OpenAPI document on it. */
 export const withSpec = <M extends object>(middleware: M, spec: Partial<OpenAPIV3_1.OperationObject>): M =>
-  Object.assign(middleware, { [uniqueSymbol]: { spec } });
+  Object.assign(middleware, { [part]: { spec } });
 
 /** A response that is a problem (lib/http/problem.ts). */
 export const problemResponse = (description: string): OpenAPIV3_1.ResponseObject => ({

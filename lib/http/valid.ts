@@ -1,7 +1,7 @@
 import type { Context, MiddlewareHandler } from "hono";
-import { resolver, uniqueSymbol } from "hono-openapi";
 import * as v from "valibot";
 import { ApiError, badRequest, type FieldError, invalid } from "../errors.ts";
+import { part } from "./spec.ts";
 
 const MAX_DEPTH = 32;
 const MAX_METADATA_BYTES = 16 * 1024;
@@ -35,7 +35,7 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
     c.req.addValidatedData(target, result.output as object);
     await next();
   };
-  return Object.assign(middleware, { [uniqueSymbol]: { target, ...resolver(schema) } }) as never;
+  return Object.assign(middleware, { [part]: { target, schema } }) as never;
 }
 
 /** The body as JSON. None at all is `{}`: the SDK sends a JSON content type with calls that have no body. */

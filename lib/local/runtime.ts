@@ -30,6 +30,7 @@ export type Runtime = { url: URL; directUrl(group: string): Promise<URL>; close(
 type Env = { name: string; main: string; routes?: ({ pattern: string } | string)[]; triggers?: { crons?: string[] } };
 /** What wrangler reads of an environment, in the shape that convertV4MiniflareOptions takes. */
 type WorkerOptions = { modulesRules?: unknown; bindings?: Record<string, unknown> };
+type Scheduled = { scheduled(event: { cron: string }): Promise<unknown> };
 type RawConfig = { rawConfig: { env?: Record<string, Env> } };
 
 const readGroups = (wanted?: string[]) => {
@@ -43,7 +44,7 @@ const bundling = (main: string, alias?: Record<string, string>): BuildOptions =>
   write: false,
   format: "esm",
   target: "es2024",
-  sourcemap: "inline",
+  keepNames: true,
   conditions: ["workerd", "worker", "browser"],
   external: ["cloudflare:*", "node:*"],
   logLevel: "warning",
@@ -99,8 +100,8 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
           cron,
           { protect: true, unref: true, catch: (error) => console.error(`cron of ${name}:`, error) },
           async () => {
-            const worker = await miniflare.getWorker(name);
-            await worker.scheduled({ cron, scheduledTime: new Date() });
+            const worker = (await miniflare.getWorker(name)) as unknown as Scheduled;
+            await worker.scheduled({ cron });
           },
         ),
     ),

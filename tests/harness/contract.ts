@@ -1,7 +1,7 @@
 /** Holds each answer to /openapi.json, and those of tier-1 operations to the public contract's own schemas. */
 import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import Ajv2020 from "ajv/dist/2020.js";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 
 type Answered = { status: number; headers: Headers; body: unknown; text: string };
@@ -13,7 +13,7 @@ const contractDir = process.env.CONTRACT_DIR ?? resolve(import.meta.dirname, "..
 export const hasContract = existsSync(contractDir);
 const readContract = (name: string) => JSON.parse(readFileSync(resolve(contractDir, name), "utf8"));
 
-const newAjv = () => addFormats.default(new Ajv2020.default({ strict: false, allowUnionTypes: true }));
+const newAjv = () => addFormats.default(new Ajv2020({ strict: false, allowUnionTypes: true }));
 const documents = new Map<string, Promise<{ document: Document; ajv: ReturnType<typeof newAjv> }>>();
 
 /** The document of a system, fetched once a test file. */
@@ -92,7 +92,7 @@ function checkContract(what: string, method: string, path: string, { status, bod
     path,
   );
   const operation = ours.find((operation) => operation.path === template);
-  if (!operation || operation.tier !== 1) return;
+  if (operation?.tier !== 1) return;
   if (operation.success !== status) throw new Error(`${what}: the contract answers ${operation.success}`);
   const schema = operation.response.schema;
   if (schema && !ajv.validate({ $ref: `contract-schemas${schema}` }, body))
