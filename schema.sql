@@ -53,7 +53,7 @@ $$;
 
 -- An acl after a patch: what `remove` names goes, then what `add` grants is merged in, the actions of one
 -- principal united. Removing the last grant leaves an empty list, which lets in nobody but the owner and the
--- org's admins: taking a grant away must never open a row.
+-- org's admins: taking a grant away must never open a row. Nor does taking none away close an open one.
 create function app.acl_patch(acl jsonb, add jsonb, remove jsonb) returns jsonb
 language sql immutable set search_path = '' as $$
   with kept as (
@@ -67,8 +67,8 @@ language sql immutable set search_path = '' as $$
     select g ->> 'principal_type' as type, g ->> 'principal' as principal, min(n) as n, jsonb_agg(distinct action) as actions
       from kept, jsonb_array_elements_text(g -> 'actions') action group by 1, 2
   )
-  select jsonb_build_object('grants', coalesce(
-    jsonb_agg(jsonb_build_object('principal_type', type, 'principal', principal, 'actions', actions) order by n), '[]'))
+  select case when acl is null and add = '[]' then null else jsonb_build_object('grants', coalesce(
+    jsonb_agg(jsonb_build_object('principal_type', type, 'principal', principal, 'actions', actions) order by n), '[]')) end
     from merged
 $$;
 
@@ -449,7 +449,7 @@ language plpgsql volatile set search_path = '' as $$
 begin
   if current_setting('app.org_id', true) is distinct from '*'
      or (current_setting('app.sandbox_id', true) <> '-' and current_setting('app.sandbox_id', true) <> sandbox) then
-    perform set_config('app.org_id', '', true);
+    perform set_config('app.sandbox_id', '', true), set_config('app.org_id', '', true);
   else
     perform set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
   end if;

@@ -10,7 +10,7 @@ import { authTokens, refreshBody, toAuthTokens } from "../../lib/tokens/schema.t
 const refresh = router();
 
 /** The refresh token is the credential. A publishable key beside it, as the SDK sends one, must be of the same app. */
-refresh.post("/api/v1/auth/refresh", valid("json", refreshBody), gives(200, authTokens), async (c) => {
+refresh.post("/api/v1/auth/refresh", valid("json", refreshBody), gives(200, authTokens, 401, 403), async (c) => {
   const { db, family, generation } = await openRefresh(c, c.req.valid("json").refresh_token);
   const rotated = await rotate(db, family, generation);
   if (!rotated) throw unauthenticated();

@@ -13,7 +13,7 @@ const tokens = router();
 
 /** All of a person's tokens, revoked and expired ones too; never a secret. */
 tokens.get("/api/v1/users/:user/tokens", allow("session"), gives(200, tokenList), async (c) => {
-  const rows = await listTokens(c.var.db, ownUser(c.var.viewer, c.req.param("user")), "all");
+  const rows = await listTokens(c.var.db, await ownUser(c.var, c.req.param("user")), "all");
   return c.var.answer({ data: rows.map((row) => toSystemAccessToken(row)) });
 });
 
@@ -21,9 +21,9 @@ tokens.post(
   "/api/v1/users/:user/tokens",
   allow("session"),
   valid("json", personalTokenBody),
-  gives(201, systemAccessToken),
+  gives(201, systemAccessToken, 429),
   async (c) => {
-    const user = ownUser(c.var.viewer, c.req.param("user"));
+    const user = await ownUser(c.var, c.req.param("user"));
     const by = c.var.viewer.kind === "token" ? c.var.viewer.user : null;
     const body = c.req.valid("json");
     const row = await once(
@@ -38,7 +38,7 @@ tokens.post(
 );
 
 tokens.delete("/api/v1/users/:user/tokens/:token", allow("session"), gives(200, systemAccessToken), async (c) => {
-  const user = ownUser(c.var.viewer, c.req.param("user"));
+  const user = await ownUser(c.var, c.req.param("user"));
   return c.var.answer(toSystemAccessToken(await revokeToken(c.var.db, user, parseId("token", c.req.param("token")))));
 });
 

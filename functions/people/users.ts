@@ -1,4 +1,4 @@
-import { allow, type Viewer } from "../../lib/auth/allow.ts";
+import { type Allowed, allow } from "../../lib/auth/allow.ts";
 import { forbidden, notFound } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -12,7 +12,7 @@ import { currentUser, profileBody, toCurrentUser, toUser, user } from "../../lib
 const users = router();
 
 users.get("/api/v1/users/me", allow("self"), gives(200, currentUser), async (c) => {
-  return c.var.answer(toCurrentUser(await getCurrentUser(c.var.db, personOf(c.var.viewer))));
+  return c.var.answer(toCurrentUser(await getCurrentUser(c.var.db, await personOf(c.var))));
 });
 
 users.get("/api/v1/users/:user", allow("users:read"), gives(200, user), async (c) => {
@@ -20,18 +20,21 @@ users.get("/api/v1/users/:user", allow("users:read"), gives(200, user), async (c
 });
 
 users.get("/api/v1/users/:user/orgs", allow("orgs:read"), gives(200, orgList), async (c) => {
-  const rows = await listOrgsOf(c.var.db, namedUser(c.var.viewer, c.req.param("user")));
+  const rows = await listOrgsOf(c.var.db, await namedUser(c.var, c.req.param("user")));
   return c.var.answer({ data: rows.map(toOrg) });
 });
 
 users.put("/api/v1/users/:user/profile", allow("session"), valid("json", profileBody), gives(200, user), async (c) => {
-  const row = await updateProfile(c.var.db, ownUser(c.var.viewer, c.req.param("user")), c.req.valid("json"));
+  const row = await updateProfile(c.var.db, await ownUser(c.var, c.req.param("user")), c.req.valid("json"));
   return c.var.answer(toUser(row));
 });
 
+type Asking = Pick<Allowed["Variables"], "viewer" | "db">;
+
 /** The person who asks. A key is a developer's and acts for nobody. */
-function personOf(viewer: Viewer): Id<"user"> {
+async function personOf({ viewer, db }: Asking): Promise<Id<"user">> {
   if (viewer.kind === "token") return viewer.user;
+  await db.enter();
   throw forbidden(
     "no_user",
     "A secret key acts for no user. Ask with a user's access token, or name a user in the address.",
@@ -39,14 +42,16 @@ function personOf(viewer: Viewer): Id<"user"> {
 }
 
 /** The user that an address names: an id, or `me` for the person who asks. */
-export const namedUser = (viewer: Viewer, name: string): Id<"user"> =>
-  name === "me" ? personOf(viewer) : parseId("user", name);
+export const namedUser = async (asking: Asking, name: string): Promise<Id<"user">> =>
+  name === "me" ? personOf(asking) : parseId("user", name);
 
 /** As `namedUser`, where a person may only name itself: anybody else is absent. A developer names any user. */
-export function ownUser(viewer: Viewer, name: string): Id<"user"> {
-  const user = namedUser(viewer, name);
-  if (viewer.kind === "token" && user !== viewer.user) throw notFound("user");
-  return user;
+export async function ownUser(asking: Asking, name: string): Promise<Id<"user">> {
+  const { viewer, db } = asking;
+  const user = await namedUser(asking, name);
+  if (viewer.kind === "key" || user === viewer.user) return user;
+  await db.enter();
+  throw notFound("user");
 }
 
 export default users;

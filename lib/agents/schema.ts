@@ -20,7 +20,7 @@ const lookupKey = v.pipe(
   v.check((key) => !isId("agent", key), "must not look like an agent's id"),
 );
 /** A field of the contract that nothing stands behind yet: saying so beats dropping it silently. */
-const notYet = (why: string) => v.nullish(v.null(why));
+const notYet = (why: string) => v.optional(v.null(why));
 const model = text(200);
 
 const fields = {
@@ -36,7 +36,7 @@ const fields = {
   acl: v.optional(v.nullable(aclBody)),
   org: v.optional(v.nullable(orgId)),
   user: v.optional(v.nullable(userId)),
-  team: v.nullish(v.null("there is no such team")),
+  team: v.optional(v.null("there is no such team")),
   email: notYet("is not supported yet: no e-mail provider is configured"),
   phone_number: notYet("is not supported yet: no telephone provider is configured"),
   profile_picture: notYet("is not supported yet: there is no file store"),
@@ -51,7 +51,7 @@ export const createAgentBody = v.pipe(
   v.strictObject({
     ...fields,
     name: v.pipe(text(200), v.nonEmpty()),
-    template: v.nullish(v.null("there is no such template")),
+    template: v.optional(v.null("there is no such template")),
     template_bundle: notYet("is not supported yet"),
   }),
   v.forward(

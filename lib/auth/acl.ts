@@ -45,7 +45,10 @@ export const aclBody = v.pipe(
     add: v.nullish(grants),
     remove: v.nullish(removals),
   }),
-  v.check(({ grants, add, remove }) => !(grants && (add || remove)), "takes either grants, or add and remove"),
+  v.check(
+    ({ grants, add, remove }) => (grants ? !add && !remove : Boolean(add || remove)),
+    "takes either grants, or add and remove",
+  ),
 );
 export type AclBody = v.InferOutput<typeof aclBody>;
 

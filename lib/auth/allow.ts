@@ -112,8 +112,7 @@ export const allow = (permission: Permission) =>
       const db = openDb(c, viewer, permission);
       const app = c.req.param("app_id");
       if (app !== undefined && app !== viewer.app) {
-        // A dead credential is refused as such before it learns that this is not its app.
-        if (isId("app", app)) await db.selectFrom("apps").select("id").execute();
+        if (isId("app", app)) await db.enter();
         throw notFound("app");
       }
       c.set("viewer", viewer);

@@ -28,6 +28,9 @@ import type { Connection } from "./neon.ts";
 import { owns } from "./owns.ts";
 import { type Database, type Metadata, NONE, type None, type TenantTable } from "./schema.ts";
 
+/** A sandbox and an org that no row is in: an unset setting reads as this too. */
+const NOWHERE = "" as None;
+
 /** What bounds a database: a developer's app (in one partition), or one org of it. Never a nullable org. */
 export type Tenant =
   | { kind: "app"; app: Id<"app">; sandbox: Id<"sandbox"> | None }
@@ -214,6 +217,11 @@ export class TenantDb {
     return del.where(owns(this.tenant, table)) as unknown as Change<T, object>;
   }
 
+  /** Through the door and no further: a dead credential is refused as such before it learns of any other refusal. */
+  async enter(): Promise<void> {
+    await this.#run([]);
+  }
+
   /** Statements that commit together, in one round trip; their rows, in order. */
   async batch<const Q extends readonly Statement<unknown>[]>(...statements: Q): Promise<Rows<Q>> {
     const results = await this.#run(statements.map((statement) => statement.compile()));
@@ -222,14 +230,23 @@ export class TenantDb {
 
   /** This database narrowed to one org of the app (or its own rows, `NONE`); both walls follow. */
   within(org: Id<"org"> | None, sandbox: Id<"sandbox"> | None = this.tenant.sandbox): TenantDb {
-    const narrow = CompiledQuery.raw("select app.within($1, $2)", [sandbox, org]);
-    return this.#with({ tenant: { kind: "org", app: this.tenant.app, sandbox, org }, before: [narrow] });
+    return this.#narrowed({ kind: "org", app: this.tenant.app, sandbox, org });
   }
 
   /** A production developer's database, inside one of the app's sandboxes. */
   inside(sandbox: Id<"sandbox">): TenantDb {
-    const narrow = CompiledQuery.raw("select app.within($1, '*')", [sandbox]);
-    return this.#with({ tenant: { kind: "app", app: this.tenant.app, sandbox }, before: [narrow] });
+    return this.#narrowed({ kind: "app", app: this.tenant.app, sandbox });
+  }
+
+  /** Never widens, as app.within: from an org, or into a sandbox from another one, it leads to nothing. */
+  #narrowed(tenant: Tenant): TenantDb {
+    const { kind, app, sandbox } = this.tenant;
+    const narrows = kind === "app" && (sandbox === NONE || sandbox === tenant.sandbox);
+    const org = tenant.kind === "org" ? tenant.org : "*";
+    return this.#with({
+      tenant: narrows ? tenant : { kind: "org", app, sandbox: NOWHERE, org: NOWHERE },
+      before: [CompiledQuery.raw("select app.within($1, $2)", [tenant.sandbox, org])],
+    });
   }
 
   /** This database, whose next write commits together with an idempotency key. */

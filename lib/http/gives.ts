@@ -6,13 +6,21 @@ import { STATUS_CODES } from "./status.ts";
 
 type Status = 200 | 201;
 type View = v.GenericSchema;
+type Refusal = keyof typeof reasons;
 type Answer<V extends View> = { Variables: { answer: (body: v.InferOutput<V>) => Response } };
+
+const reasons = {
+  401: "The credential is wrong, expired or revoked",
+  403: "The org is suspended",
+  409: "A value is taken, or the state forbids it",
+  429: "There are too many already",
+};
 
 /**
  * What the route answers when all is well: `c.var.answer(view)` does not compile with a field missing or too many,
- * and the document shows the same view. `conflict` says that a 409 is possible too.
+ * and the document shows the same view. `refusals` are those possible besides what `allow` and `valid` bring.
  */
-export const gives = <V extends View>(status: Status, view: V, conflict?: 409) =>
+export const gives = <V extends View>(status: Status, view: V, ...refusals: Refusal[]) =>
   withSpec(
     createMiddleware<Answer<V>>(async (c, next) => {
       c.set("answer", (body) => (c as Context).json(body, status));
@@ -24,7 +32,7 @@ export const gives = <V extends View>(status: Status, view: V, conflict?: 409) =
           description: STATUS_CODES[status]!,
           content: { "application/json": { schema: view as never } },
         },
-        ...(conflict ? { 409: problemResponse("A value is taken, or the state forbids it") } : {}),
+        ...Object.fromEntries(refusals.map((refusal) => [refusal, problemResponse(reasons[refusal])])),
       },
     },
   );

@@ -9,6 +9,7 @@ import type * as v from "valibot";
 import { problem } from "./problem.ts";
 import type { Env } from "./router.ts";
 import { part, problemResponse } from "./spec.ts";
+import { map } from "./valid.ts";
 
 const VERSION = "0.1.0";
 const verbs: Record<string, [string, string]> = {
@@ -71,7 +72,11 @@ export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV
 
 /** A check that JSON Schema can't say is left out of the document; the answer to a breach says it. */
 function toSchema(schema: v.GenericSchema): OpenAPIV3_1.SchemaObject {
-  const { $schema: _, ...json } = toJsonSchema(schema, { errorMode: "ignore", typeMode: "input" });
+  const { $schema: _, ...json } = toJsonSchema(schema, {
+    errorMode: "ignore",
+    typeMode: "input",
+    overrideSchema: ({ valibotSchema }) => (valibotSchema === map ? { type: "object" } : null),
+  });
   return json as OpenAPIV3_1.SchemaObject;
 }
 
@@ -136,8 +141,6 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
     responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
     responses[422] ??= problemResponse("Faults of the input, each with its field");
   }
-  if (operation.requestBody) {
-    responses[413] ??= problemResponse("The body is over 8,000,000 bytes");
-    responses[415] ??= problemResponse("The body is not JSON");
-  }
+  responses[413] ??= problemResponse("The body is over 8,000,000 bytes");
+  if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");
 }

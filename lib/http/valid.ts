@@ -23,6 +23,7 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
   const read = target === "json" ? readJson : readQuery;
   const middleware: MiddlewareHandler = async (c, next) => {
     const input = await read(c, schema.entries);
+    if (!isMap(input)) throw invalid({ field: "", message: "must be an object" });
     const faults = [...unstorable(input), ...(target === "json" ? unknownFields(input, schema.entries) : [])];
     const result = v.safeParse(schema, input);
     const issues = result.success
@@ -70,8 +71,7 @@ const isList = (schema: v.GenericSchema | v.GenericSchemaAsync): boolean =>
 
 /** Valibot names one unknown key; a client wants all of them, and `constructor` is unknown too. */
 function unknownFields(input: unknown, entries: Entries): FieldError[] {
-  if (typeof input !== "object" || input === null || Array.isArray(input)) return [];
-  return Object.keys(input)
+  return Object.keys(input as object)
     .filter((key) => !Object.hasOwn(entries, key))
     .map((key) => ({ field: key.slice(0, 100), message: "is not a known field" }));
 }
@@ -93,6 +93,8 @@ function unstorable(input: unknown, path = "", depth = 0): FieldError[] {
   return [];
 }
 
+const isMap = (input: unknown): input is Record<string, unknown> =>
+  typeof input === "object" && input !== null && !Array.isArray(input);
 const isText = (text: string) => text.isWellFormed() && !text.includes("\0");
 
 /** A sentence for people from valibot's finding; its own would repeat the value. */
@@ -125,9 +127,12 @@ function sentence({
   return message.startsWith("Invalid ") ? "is not of the right form" : message;
 }
 
+/** A JSON object, kept as it came: `v.record` would take a list, and drop a name like `constructor`. */
+export const map = v.custom<Record<string, unknown>>(isMap, "must be an object");
+
 /** A free map of a record: at most 16 KB as JSON. */
 export const metadata = v.pipe(
-  v.record(v.string(), v.unknown()),
+  map,
   v.check(
     (map) => new TextEncoder().encode(JSON.stringify(map)).length <= MAX_METADATA_BYTES,
     "must be at most 16 KB as JSON",

@@ -93,24 +93,24 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const reloads = options.onReload
     ? await watch(groups, options.onReload, keep, () => miniflare.setOptions(settings()))
     : [];
+  const running = new Set<Promise<unknown>>();
+  const fire = (name: string, cron: string) => {
+    const run = (async () => {
+      const worker = (await miniflare.getWorker(name)) as unknown as Scheduled;
+      await worker.scheduled({ cron });
+    })().catch((error) => console.error(`cron of ${name}:`, error));
+    running.add(run);
+    void run.then(() => running.delete(run));
+  };
   const crons = groups.flatMap(([, { name, triggers }]) =>
-    (triggers?.crons ?? []).map(
-      (cron) =>
-        new Cron(
-          cron,
-          { protect: true, unref: true, catch: (error) => console.error(`cron of ${name}:`, error) },
-          async () => {
-            const worker = (await miniflare.getWorker(name)) as unknown as Scheduled;
-            await worker.scheduled({ cron });
-          },
-        ),
-    ),
+    (triggers?.crons ?? []).map((cron) => new Cron(cron, { unref: true }, () => fire(name, cron))),
   );
   return {
     url,
     directUrl: async (group) => miniflare.unsafeGetDirectURL(groups.find(([name]) => name === group)![1].name),
     close: async () => {
       for (const cron of crons) cron.stop();
+      await Promise.all(running);
       await Promise.all(reloads.map((reload) => reload.dispose()));
       await miniflare.dispose();
     },

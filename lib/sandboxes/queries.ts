@@ -29,6 +29,7 @@ export async function createSandbox(
   { org, ...values }: CreateSandbox,
 ): Promise<SandboxWithKeys> {
   if (db.tenant.sandbox !== NONE) {
+    await db.enter();
     throw forbidden("sandbox_key", "A sandbox's key can't make sandboxes. Use a key of production.");
   }
   const inside = db.inside(id);

@@ -8,15 +8,26 @@ import { slug } from "../orgs/schema.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 import { orgId } from "../users/schema.ts";
 
+/** A moment of the calendar, in UTC: the pattern alone lets a 31st of February and an offset of 23 hours through. */
+const moment = v.pipe(
+  v.string(),
+  v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z"),
+  v.check(isMoment, "must be a time that the calendar has"),
+  v.transform((text) => new Date(text).toISOString()),
+);
+function isMoment(text: string): boolean {
+  const day = text.slice(0, 10);
+  const ms = Date.parse(text);
+  return ms > 0 && ms < MAX_MS && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+}
+const MAX_MS = Date.parse("9999-12-31T00:00:00Z");
+
 const body = v.strictObject({
   name: v.pipe(text(200), v.nonEmpty()),
   slug,
   org: v.nullish(orgId, null),
   purpose: v.nullish(v.picklist(["eval"]), null),
-  expires_at: v.nullish(
-    v.pipe(v.string(), v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z")),
-    null,
-  ),
+  expires_at: v.nullish(moment, null),
 });
 export const createSandboxBody = v.pipe(
   body,

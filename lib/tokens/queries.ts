@@ -126,7 +126,7 @@ export async function revokeToken(db: TenantDb, user: Id<"user">, id: Id<"token"
     .where("id", "=", id)
     .where("user_id", "=", user)
     .where("revoked_at", "is", null);
-  const [, , [row]] = await db.batch(
+  const [, , [row], [found]] = await db.batch(
     db.telling(change, {
       kind: "token.revoked",
       title: sql`'Access token revoked'`,
@@ -139,8 +139,9 @@ export async function revokeToken(db: TenantDb, user: Id<"user">, id: Id<"token"
       .where("id", "in", family as never)
       .where("revoked_at", "is", null),
     db.selectFrom("tokens").selectAll().where("id", "=", id).where("user_id", "=", user),
+    db.selectFrom("users").select("id").where("id", "=", user),
   );
-  if (!row) throw notFound("token");
+  if (!row) throw notFound(found ? "token" : "user");
   return row;
 }
 

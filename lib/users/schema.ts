@@ -42,7 +42,7 @@ export const profileBody = v.strictObject({
   clear_full_name: v.optional(v.boolean(), false),
   alias: v.optional(v.nullable(text(100))),
   metadata: v.optional(v.nullable(metadata)),
-  profile_picture: v.nullish(v.null("is not supported yet: there is no file store")),
+  profile_picture: v.optional(v.null("is not supported yet: there is no file store")),
   // There is none to clear.
   clear_profile_picture: v.optional(v.boolean(), false),
 });

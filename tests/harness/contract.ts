@@ -14,6 +14,8 @@ export const hasContract = existsSync(contractDir);
 const readContract = (name: string) => JSON.parse(readFileSync(resolve(contractDir, name), "utf8"));
 
 const newAjv = () => addFormats.default(new Ajv2020({ strict: false, allowUnionTypes: true }));
+// A test may put its own in the place of fetch.
+const { fetch } = globalThis;
 const documents = new Map<string, Promise<{ document: Document; ajv: ReturnType<typeof newAjv> }>>();
 
 /** The document of a system, fetched once a test file. */

@@ -1,0 +1,31 @@
+import { execFileSync, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+
+/** The pids of this process's children that run workerd. */
+function workerds(): number[] {
+  if (process.platform !== "linux") {
+    const found = execFileSync("pgrep", ["-P", String(process.pid), "workerd"], { encoding: "utf8" });
+    return found.split("\n").filter(Boolean).map(Number);
+  }
+  const tasks = `/proc/${process.pid}/task`;
+  const children = readdirSync(tasks).flatMap((task) =>
+    readFileSync(`${tasks}/${task}/children`, "utf8").split(" ").filter(Boolean),
+  );
+  return children.filter((pid) => readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "workerd").map(Number);
+}
+
+/**
+ * Ends workerd when this process ends, also by kill -9: left behind, it would keep the port and answer without a
+ * database. A small process waits for its input to close, which the kernel does for us however we end. Answers what
+ * calls it off.
+ */
+export function watchWorkerd(): () => void {
+  const pids = workerds().map(String);
+  const watchdog = spawn("sh", ["-c", 'cat >/dev/null; kill -9 "$@" 2>/dev/null', "agentry-watchdog", ...pids], {
+    stdio: ["pipe", "ignore", "ignore"],
+    detached: true,
+  });
+  watchdog.on("error", () => {});
+  watchdog.unref();
+  return () => watchdog.kill("SIGKILL");
+}

@@ -1,0 +1,139 @@
+/** Reads pg_catalog and fails a new table that forgets a wall. */
+import { expect, it } from "vitest";
+import { sql } from "./harness/index.ts";
+
+const tables = () =>
+  sql<{ name: string }>("select tablename as name from pg_tables where schemaname = 'data' order by 1");
+
+it("enables and forces row security on every table, with a policy for reading and one for writing", async () => {
+  const rows =
+    await sql(`select c.relname, c.relrowsecurity, c.relforcerowsecurity, pg_get_userbyid(c.relowner) as owner,
+      (select count(*)::int from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant') as tenant
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname in ('data') and c.relkind in ('r', 'p')`);
+  expect(rows.length).toBeGreaterThan(9);
+  for (const row of rows) {
+    expect(row, row.relname).toMatchObject({
+      relrowsecurity: true,
+      relforcerowsecurity: true,
+      owner: "agentry_owner",
+      tenant: 1,
+    });
+  }
+});
+
+it("checks what is written by the same rule as what is read", async () => {
+  const rows = await sql(`select tablename, qual, with_check, cmd from pg_policies
+    where schemaname = 'data' and policyname = 'tenant' and cmd = 'ALL'`);
+  expect(rows.length).toBeGreaterThan(7);
+  for (const { tablename, qual, with_check } of rows) expect(with_check, tablename).toBe(qual);
+});
+
+it("reads a setting once a statement: every policy wraps it in a sub-select", async () => {
+  const rows = await sql(
+    "select tablename, policyname, coalesce(qual, '') || coalesce(with_check, '') as text from pg_policies where schemaname = 'data'",
+  );
+  for (const { tablename, policyname, text } of rows) {
+    const calls = text.match(/current_setting\(/g)?.length ?? 0;
+    const wrapped = text.match(/\( SELECT current_setting\(/g)?.length ?? 0;
+    expect([tablename, policyname, calls]).toEqual([tablename, policyname, wrapped]);
+  }
+});
+
+it("names the tenant in every table, never null, and ties it to its place", async () => {
+  for (const { name } of await tables()) {
+    if (name === "apps") continue;
+    const columns = await sql(
+      "select column_name, is_nullable, collation_name from information_schema.columns where table_schema = 'data' and table_name = $1 and column_name in ('app_id', 'sandbox_id', 'org_id')",
+      [name],
+    );
+    expect(columns.map((column) => column.column_name).sort(), name).toEqual(["app_id", "org_id", "sandbox_id"]);
+    for (const column of columns) expect(column, name).toMatchObject({ is_nullable: "NO", collation_name: "C" });
+    if (name === "tenants") continue;
+    const [ties] = await sql(
+      `select count(*)::int as n from pg_constraint c where c.conrelid = ('data.' || $1)::regclass and c.contype = 'f'
+         and c.confrelid in ('data.tenants'::regclass, 'data.users'::regclass) and c.confdeltype = 'c'`,
+      [name],
+    );
+    expect(ties.n, `${name} goes with its tenant`).toBeGreaterThan(0);
+  }
+});
+
+it("leads every unique index with the tenant, so that no error tells of another's row", async () => {
+  const rows = await sql(`select c.relname as index, t.relname as table,
+      (select array_to_string(array_agg(a.attname order by k.n), ',') from unnest(i.indkey::int[]) with ordinality k(attnum, n)
+        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum) as columns
+    from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
+    join pg_namespace n on n.oid = t.relnamespace where n.nspname = 'data' and i.indisunique`);
+  for (const { index, table, columns } of rows) {
+    if (table === "apps") continue;
+    expect(columns, index).toMatch(/^app_id,(sandbox_id|slug)/);
+  }
+});
+
+it("names every constraint that an answer is made from, within Postgres's length", async () => {
+  const rows = await sql(`select c.conname, t.relname from pg_constraint c join pg_class t on t.oid = c.conrelid
+    join pg_namespace n on n.oid = t.relnamespace where n.nspname = 'data' and c.contype in ('u', 'f')`);
+  for (const { conname, relname } of rows) {
+    expect(conname.length).toBeLessThan(63);
+    expect(conname.startsWith(`${relname}_`), conname).toBe(true);
+  }
+});
+
+it("has an index for every foreign key that a delete follows", async () => {
+  const rows = await sql(`select c.conname, t.relname,
+      (select array_agg(a.attname::text order by k.n) from unnest(c.conkey) with ordinality k(attnum, n)
+        join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.attnum) as columns,
+      (select array_agg((select array_to_string(array_agg(a.attname order by k.n), ',') from unnest(i.indkey::int[]) with ordinality k(attnum, n)
+        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum)) from pg_index i where i.indrelid = c.conrelid) as indexes
+    from pg_constraint c join pg_class t on t.oid = c.conrelid join pg_namespace n on n.oid = t.relnamespace
+    where n.nspname = 'data' and c.contype = 'f'`);
+  const list = (value: unknown): string[] =>
+    Array.isArray(value)
+      ? value
+      : String(value)
+          .replace(/^{|}$/g, "")
+          .match(/"[^"]*"|[^,]+/g)!
+          .map((item) => item.replaceAll('"', ""));
+  for (const { conname, columns, indexes } of rows) {
+    const wanted = list(columns).join(",");
+    // A prefix of app and sandbox is enough where a partition holds few rows.
+    const served = list(indexes).some(
+      (index) =>
+        `${index},`.startsWith(`${wanted},`) ||
+        (/^(keys|sandboxes|tenants)_/.test(conname) && index.startsWith("app_id,sandbox_id")),
+    );
+    expect(served, `${conname} (${wanted})`).toBe(true);
+  }
+});
+
+it("has no view and no function that runs as its owner", async () => {
+  const views = await sql(
+    "select relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname in ('data', 'app') and c.relkind in ('v', 'm')",
+  );
+  expect(views).toEqual([]);
+  const functions =
+    await sql(`select p.proname, p.prosecdef, array_to_string(p.proconfig, ';') as config, has_function_privilege('public', p.oid, 'execute') as public
+    from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname in ('data', 'app')`);
+  expect(functions.length).toBeGreaterThan(5);
+  for (const f of functions)
+    expect(f, f.proname).toMatchObject({ prosecdef: false, config: 'search_path=""', public: false });
+});
+
+it("gives the runtime role nothing beyond rows: it owns nothing, bypasses nothing, creates nothing", async () => {
+  const [role] = await sql(`select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb,
+      (select count(*)::int from pg_class where relowner = r.oid) as owned,
+      has_schema_privilege(rolname, 'data', 'create') or has_schema_privilege(rolname, 'app', 'create') as creates
+    from pg_roles r where rolname = 'agentry_api'`);
+  expect(role).toEqual({
+    rolsuper: false,
+    rolbypassrls: false,
+    rolcreaterole: false,
+    rolcreatedb: false,
+    owned: 0,
+    creates: false,
+  });
+  const truncatable = await sql(
+    "select c.relname from pg_class c where c.relnamespace = 'data'::regnamespace and c.relkind = 'r' and has_table_privilege('agentry_api', c.oid, 'truncate')",
+  );
+  expect(truncatable).toEqual([]);
+});

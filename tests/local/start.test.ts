@@ -1,0 +1,139 @@
+/** `npm start` as a new user meets it: real processes, a data directory of their own, signals. */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { bearer, developer } from "../harness/index.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+const run = promisify(execFile);
+let data: string;
+let port: number;
+
+async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((ready) => probe.listen(0, "127.0.0.1", ready));
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((closed) => probe.close(closed));
+  return port;
+}
+
+type Started = { child: ChildProcess; output: () => string; ended: Promise<number | null> };
+const running = new Set<ChildProcess>();
+
+/** Starts the local runner; ready when it has shown its first request, or when it has ended. */
+async function start(env: Record<string, string> = {}): Promise<Started> {
+  const child = spawn(process.execPath, ["lib/local/start.ts"], {
+    cwd: root,
+    env: { ...process.env, DATABASE_URL: "", AGENTRY_DATA: data, PORT: String(port), ...env },
+  });
+  running.add(child);
+  let output = "";
+  const ended = new Promise<number | null>((done) => child.once("exit", done));
+  void ended.then(() => running.delete(child));
+  const ready = new Promise<void>((shown) => {
+    const note = (chunk: Buffer) => {
+      output += chunk;
+      if (output.includes("A first request")) setTimeout(shown, 50);
+    };
+    child.stdout!.on("data", note);
+    child.stderr!.on("data", note);
+  });
+  await Promise.race([ready, ended]);
+  return { child, output: () => output, ended };
+}
+
+async function stop({ child, ended }: Started, signal: NodeJS.Signals = "SIGTERM") {
+  child.kill(signal);
+  return ended;
+}
+
+const credentials = async () => JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
+const orgs = async () => {
+  const { base_url, app_id, secret_key } = await credentials();
+  return async (body?: object) => {
+    const response = await fetch(`${base_url}${developer(app_id)}/orgs?page_size=100`, {
+      method: body ? "POST" : "GET",
+      headers: { ...bearer(secret_key), "Content-Type": "application/json" },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    return { status: response.status, body: (await response.json()) as any };
+  };
+};
+
+beforeAll(async () => {
+  data = await mkdtemp(join(tmpdir(), "agentry-start-"));
+  port = await freePort();
+});
+afterAll(async () => {
+  for (const child of running) child.kill("SIGKILL");
+  await rm(data, { recursive: true, force: true });
+});
+
+describe("npm start", { timeout: 120_000 }, () => {
+  it("prints credentials, keeps them to itself, and shows a first request that works when pasted", async () => {
+    const started = await start();
+    const shown = started.output();
+    const kept = await credentials();
+    expect(Object.keys(kept)).toEqual(["base_url", "app_id", "secret_key", "publishable_key"]);
+    expect(JSON.parse(shown.slice(0, shown.indexOf("}") + 1))).toEqual(kept);
+    expect((await stat(join(data, "credentials.json"))).mode & 0o777).toBe(0o600);
+    expect((await stat(join(data, "secrets.json"))).mode & 0o777).toBe(0o600);
+    const command = shown.slice(shown.indexOf("  curl"), shown.lastIndexOf("'") + 1);
+    const { stdout } = await run("bash", ["-c", command]);
+    expect(JSON.parse(stdout)).toMatchObject({ name: "Acme", slug: "acme", status: "active" });
+
+    const second = await start({ PORT: String(await freePort()) });
+    expect(await second.ended).toBe(1);
+    expect(second.output()).toMatch(/The data directory .* is in use by the process \d+\. Stop that one first/);
+
+    expect(await stop(started)).toBe(0);
+    await expect(fetch(`${kept.base_url}/healthz`)).rejects.toThrow();
+  });
+
+  it("keeps the data, the keys and live tokens over a second start, also on another port", async () => {
+    const before = await credentials();
+    const again = await freePort();
+    const started = await start({ PORT: String(again) });
+    expect(await credentials()).toEqual({ ...before, base_url: `http://127.0.0.1:${again}` });
+    const ask = await orgs();
+    expect((await ask()).body.data).toMatchObject([{ slug: "acme" }]);
+    expect(await stop(started, "SIGINT")).toBe(0);
+  });
+
+  it("loses nothing that was answered to kill -9, and starts again", async () => {
+    const killed = await start();
+    const ask = await orgs();
+    const answered: string[] = [];
+    const writing = (async () => {
+      for (let i = 0; i < 500; i++) {
+        const { status, body } = await ask({ name: "K", slug: `kept-${i}`, domain: `kept-${i}.example` });
+        if (status === 201) answered.push(body.slug);
+      }
+    })().catch(() => {});
+    while (answered.length < 40) await new Promise((wait) => setTimeout(wait, 5));
+    killed.child.kill("SIGKILL");
+    await killed.ended;
+    await writing;
+    const started = await start();
+    const found = new Set<string>();
+    const again = await orgs();
+    const { body } = await again();
+    for (const { slug } of body.data) found.add(slug);
+    expect(answered.filter((slug) => !found.has(slug))).toEqual([]);
+    expect(await stop(started)).toBe(0);
+  });
+
+  it("says in a sentence that the port is taken", async () => {
+    const squatter = createServer();
+    await new Promise<void>((ready) => squatter.listen(0, "127.0.0.1", ready));
+    const taken = (squatter.address() as AddressInfo).port;
+    const refused = await start({ PORT: String(taken) });
+    expect(await refused.ended).toBe(1);
+    expect(refused.output()).toContain(`Port ${taken} is in use.`);
+    await new Promise((closed) => squatter.close(closed));
+  });
+});

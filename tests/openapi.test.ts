@@ -1,0 +1,63 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+import { readDocument } from "./harness/contract.ts";
+import { system } from "./harness/index.ts";
+
+const root = resolve(import.meta.dirname, "..");
+
+it("is linted by Redocly without a warning", async () => {
+  const { document } = await readDocument(system.base);
+  const dir = await mkdtemp(join(tmpdir(), "agentry-openapi-"));
+  try {
+    const file = join(dir, "openapi.json");
+    await writeFile(file, JSON.stringify(document));
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [join(root, "node_modules/@redocly/cli/bin/cli.js"), "lint", file, "--format=json"],
+      {
+        cwd: dir,
+        env: { ...process.env, REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true" },
+        maxBuffer: 1e8,
+      },
+    ).catch((failed: { stdout: string }) => failed);
+    const { totals, problems } = JSON.parse(stdout);
+    // /healthz takes nothing that could be at fault; everything else does.
+    expect(problems.map(({ message, location }: any) => `${message} ${location?.[0]?.pointer}`)).toEqual([]);
+    expect(totals).toMatchObject({ errors: 0, warnings: 0 });
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+});
+
+it("says of every operation who may, what comes in and what goes out", async () => {
+  const { document } = await readDocument(system.base);
+  const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]) => ({ path, method, ...(operation as any) })),
+  );
+  const open = operations.filter(({ security }) => security.length === 0).map(({ path }) => path);
+  expect(open.sort()).toEqual([
+    "/.well-known/jwks.json",
+    "/api/v1/auth/refresh",
+    "/api/v1/status/ping",
+    "/healthz",
+    "/openapi.json",
+    "/readyz",
+  ]);
+  for (const { path, method, responses, requestBody, ...operation } of operations) {
+    const what = `${method} ${path}`;
+    const permission = operation["x-permission"];
+    expect(Boolean(permission), what).toBe(!open.includes(path));
+    expect(
+      Object.keys(responses).some((status) => status.startsWith("2")),
+      what,
+    ).toBe(true);
+    if (permission) expect(Object.keys(responses), what).toEqual(expect.arrayContaining(["401", "403"]));
+    if (["put", "patch"].includes(method)) expect(requestBody, what).toBeTruthy();
+  }
+  const ids = operations.map(({ operationId }) => operationId);
+  expect(new Set(ids).size).toBe(ids.length);
+});

@@ -1,0 +1,210 @@
+/** The official client, unchanged, with nothing but `baseUrl` set, through all that a new user can do. */
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { PlatformClient } from "@archastro/sdk";
+import { createRemoteJWKSet, jwtVerify } from "jose";
+import jsonwebtoken from "jsonwebtoken";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { checkAnswer } from "./harness/contract.ts";
+import { anApp, developer, system, together, unique } from "./harness/index.ts";
+
+const run = promisify(execFile);
+const PYTHON = "/usr/bin/python3";
+const hasPyJwt = await run(PYTHON, ["-c", "import jwt, cryptography"]).then(
+  () => true,
+  () => false,
+);
+
+// What the SDK fetches is held to the document and the contract too.
+const plainFetch = globalThis.fetch;
+beforeAll(() => {
+  globalThis.fetch = async (input, init) => {
+    const response = await plainFetch(input, init);
+    const url = new URL(String(input));
+    if (url.origin !== system.base) return response;
+    const text = await response.clone().text();
+    const body = /json/.test(response.headers.get("Content-Type") ?? "") ? JSON.parse(text) : null;
+    await checkAnswer(system.base, init?.method ?? "GET", url.pathname + url.search, {
+      status: response.status,
+      headers: response.headers,
+      body,
+      text,
+    });
+    return response;
+  };
+});
+afterAll(() => {
+  globalThis.fetch = plainFetch;
+});
+
+/** The client of the app's backend, and of one of its users. */
+async function start() {
+  const app = await anApp();
+  const backend = PlatformClient.withSecretKey(app.secret_key, system.base);
+  const at = developer(app.app);
+  const ask = <T = any>(method: string, path: string, body?: unknown): Promise<T> =>
+    (backend as any).http.request(`${at}${path}`, { method, body });
+  const mint = async (user: string, scopes?: string[]) =>
+    ask("POST", `/users/${user}/tokens`, { ...(scopes && { scopes }) });
+  const asUser = (token: string) => PlatformClient.withToken(app.publishable_key, token, system.base);
+  return { ...app, backend, ask, mint, asUser };
+}
+
+describe("with the secret key", () => {
+  it("creates, lists, gets, updates and deletes orgs and users", async () => {
+    const { ask } = await start();
+    const slug = unique("acme");
+    const org = await ask("POST", "/orgs", { name: "Acme", slug, domain: `${slug}.example` });
+    const user = await ask("POST", "/users", { email: `${slug}@example.com`, name: "Ann", org: org.id, role: "owner" });
+    expect((await ask("GET", "/orgs?page_size=1")).data[0].id).toBe(org.id);
+    expect((await ask("PATCH", `/orgs/${org.id}`, { name: "Acme Ltd" })).name).toBe("Acme Ltd");
+    expect((await ask("GET", `/users/${user.id}`)).org_role).toBe("admin");
+    await ask("DELETE", `/orgs/${org.id}`);
+    await expect(ask("GET", `/users/${user.id}`)).rejects.toMatchObject({ status: 404, errorCode: "not_found" });
+  });
+});
+
+describe("a minted token", () => {
+  it("is verified by jose from the JWKS address alone", async () => {
+    const { owners, acme, mint, app } = await start();
+    const { access_token } = await mint(owners[acme]!, ["agents:*"]);
+    const keys = createRemoteJWKSet(new URL(`${system.base}/.well-known/jwks.json`));
+    const { payload, protectedHeader } = await jwtVerify(access_token, keys, {
+      audience: app,
+      typ: "at+jwt",
+      issuer: system.secrets.ISSUERS,
+    });
+    expect(protectedHeader.alg).toBe("ES256");
+    expect(payload).toMatchObject({ sub: owners[acme], org_id: acme, scope: "agents:read agents:write" });
+  });
+
+  it("is verified by jsonwebtoken", async () => {
+    const { owners, acme, mint, app } = await start();
+    const { access_token } = await mint(owners[acme]!);
+    const { keys } = (await (await plainFetch(`${system.base}/.well-known/jwks.json`)).json()) as any;
+    const { header } = jsonwebtoken.decode(access_token, { complete: true })!;
+    const { createPublicKey } = await import("node:crypto");
+    const key = createPublicKey({ key: keys.find(({ kid }: any) => kid === header.kid), format: "jwk" });
+    expect(jsonwebtoken.verify(access_token, key, { algorithms: ["ES256"], audience: app })).toMatchObject({
+      org_id: acme,
+    });
+  });
+
+  it.runIf(hasPyJwt)("is verified by Python's jwt", async () => {
+    const { owners, acme, mint, app } = await start();
+    const { access_token } = await mint(owners[acme]!);
+    const script = `import jwt, json, sys
+client = jwt.PyJWKClient(sys.argv[1])
+key = client.get_signing_key_from_jwt(sys.argv[2]).key
+print(json.dumps(jwt.decode(sys.argv[2], key, algorithms=["ES256"], audience=sys.argv[3])))`;
+    const { stdout } = await run(PYTHON, ["-c", script, `${system.base}/.well-known/jwks.json`, access_token, app]);
+    expect(JSON.parse(stdout)).toMatchObject({ org_id: acme, sub: owners[acme] });
+  });
+});
+
+describe("with the token", () => {
+  it("knows itself, and creates, pages, gets, updates and deletes agents", async () => {
+    const { owners, acme, mint, asUser } = await start();
+    const client = asUser((await mint(owners[acme]!)).access_token);
+    expect(await client.users.me()).toMatchObject({ id: owners[acme], org: acme, org_role: "admin" });
+    const made = await together(3, (i) =>
+      client.agents.create({ name: `Ada ${i}`, model: "m", lookup_key: unique("k") }),
+    );
+    const page = await client.agents.list({ page: 2, pageSize: 2 } as any);
+    expect(page).toMatchObject({ page: 2, page_size: 2, total_entries: 3, total_pages: 2, has_next: false });
+    const [ada] = made;
+    expect(await client.agents.get(ada!.lookup_key!)).toMatchObject({ id: ada!.id, default_model: "m" });
+    expect(await client.agents.update(ada!.id, { name: "Ada Lovelace", model: "" })).toMatchObject({
+      name: "Ada Lovelace",
+      default_model: null,
+    });
+    await client.agents.delete(ada!.id);
+    await expect(client.agents.get(ada!.id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it("sees nothing of the other org, and reads an error that says which field is at fault", async () => {
+    const { owners, acme, globex, mint, asUser } = await start();
+    const ann = asUser((await mint(owners[acme]!)).access_token);
+    const bob = asUser((await mint(owners[globex]!)).access_token);
+    const agent = await ann.agents.create({ name: "Ada" });
+    await expect(bob.agents.get(agent.id)).rejects.toMatchObject({ status: 404, errorCode: "not_found" });
+    expect(await bob.agents.list()).toMatchObject({ data: [], total_entries: 0 });
+    await expect(bob.agents.create({ name: "x".repeat(300) })).rejects.toMatchObject({
+      status: 422,
+      errorCode: "validation_failed",
+      message: expect.stringContaining("name: "),
+    });
+  });
+
+  it("keeps its own tokens, profile and org", async () => {
+    const { owners, acme, mint, asUser } = await start();
+    const client = asUser((await mint(owners[acme]!)).access_token);
+    const token: any = await client.users.tokens.create("me", {
+      name: "ci",
+      expires_in_days: 7,
+      scopes: ["agents:read"],
+    } as any);
+    expect(await asUser(token.token).agents.list()).toMatchObject({ total_entries: 0 });
+    await client.users.tokens.delete("me", token.id);
+    await expect(asUser(token.token).agents.list()).rejects.toMatchObject({ status: 401 });
+    expect(await client.users.profile(owners[acme]!, { full_name: "Ann", metadata: { a: 1 } } as any)).toMatchObject({
+      name: "Ann",
+    });
+    expect((await client.users.orgs(owners[acme]!)).data).toMatchObject([{ id: acme }]);
+    expect((await client.orgs.list()).data).toMatchObject([{ id: acme }]);
+    expect(await client.status.ping()).toMatchObject({ success: true, token: { active: true } });
+  });
+});
+
+describe("an ended credential", () => {
+  it("is refused on the very next request: revoked token, suspended org, deleted user", async () => {
+    const { owners, acme, globex, ask, mint, asUser, aUser } = await start();
+    const revoked = await mint(owners[acme]!);
+    await ask("DELETE", `/users/${owners[acme]}/tokens/${revoked.id}`);
+    await expect(asUser(revoked.access_token).users.me()).rejects.toMatchObject({ status: 401 });
+
+    const { access_token } = await mint(owners[globex]!);
+    await ask("PATCH", `/orgs/${globex}`, { status: "suspended" });
+    await expect(asUser(access_token).users.me()).rejects.toMatchObject({ status: 403, errorCode: "org_suspended" });
+    await ask("PATCH", `/orgs/${globex}`, { status: "active" });
+    expect(await asUser(access_token).users.me()).toMatchObject({ org: globex });
+
+    const member = await aUser(acme);
+    const theirs = await mint(member.id);
+    await ask("DELETE", `/users/${member.id}`);
+    await expect(asUser(theirs.access_token).users.me()).rejects.toMatchObject({ status: 401 });
+  });
+
+  it("is renewed by the SDK itself: an expired token is refreshed once, and the request repeated", async () => {
+    const { owners, acme, publishable_key, mint } = await start();
+    const minted = await mint(owners[acme]!);
+    let saved: any = { accessToken: "expired", refreshToken: minted.refresh_token, user: null };
+    const storage = {
+      load: async () => saved,
+      save: async (next: unknown) => {
+        saved = next;
+      },
+      clear: async () => {},
+    };
+    const client = PlatformClient.forApp({
+      publishableKey: publishable_key,
+      baseUrl: system.base,
+      storage: storage as never,
+    });
+    await client.restore();
+    expect(await client.users.me()).toMatchObject({ id: owners[acme] });
+    expect(saved.refreshToken).not.toBe(minted.refresh_token);
+  });
+});
+
+describe("the activity feed", () => {
+  it("tells what happened, newest first", async () => {
+    const { owners, acme, mint, asUser } = await start();
+    const client = asUser((await mint(owners[acme]!)).access_token);
+    const agent = await client.agents.create({ name: "Ada" });
+    await client.agents.delete(agent.id);
+    const feed: any = await client.activity_feed.list({ agent: [agent.id] } as any);
+    expect(feed.data.map(({ kind }: any) => kind)).toEqual(["agent.deleted", "agent.created"]);
+    expect(feed.entries).toEqual(feed.data);
+  });
+});
