@@ -1,0 +1,154 @@
+import { fail } from "./errors.ts";
+import type { Run } from "./run.ts";
+import {
+  type Callable,
+  Fn,
+  type Json,
+  type List,
+  type MapValue,
+  Namespace,
+  Native,
+  type NativeCode,
+  type Param,
+  Result,
+  typeWords,
+  type Value,
+} from "./values.ts";
+
+/**
+ * How a function of the language is written down: the parameters as text, `"list: array"`, `"digits?: int"`,
+ * `"...more: any"`, which the reference shows, the checker counts, the call is checked against, and from which the
+ * types of the implementation's arguments follow.
+ */
+interface Types {
+  any: Value;
+  array: List;
+  string: string;
+  number: number;
+  int: number;
+  bool: boolean;
+  object: MapValue;
+  result: Result;
+  fn: Callable;
+  null: null;
+  /** ISO 8601, as `datetime.now()` gives it. Not checked here: a bad one is that function's own error. */
+  time: string;
+}
+
+type Named<T> = T extends `${infer A}|${infer B}` ? Named<A> | Named<B> : T extends keyof Types ? Types[T] : never;
+type Args<P extends readonly string[]> = P extends readonly [infer First extends string, ...infer Rest extends string[]]
+  ? First extends `...${string}: ${infer T}`
+    ? Named<T>[]
+    : First extends `${string}?: ${infer T}`
+      ? [Named<T> | undefined, ...Args<Rest>]
+      : First extends `${string}: ${infer T}`
+        ? [Named<T>, ...Args<Rest>]
+        : never
+  : [];
+
+interface Entry<P extends readonly string[]> {
+  name: string;
+  params: P;
+  returns: string;
+  doc: string;
+  example: string;
+  gives?: Json;
+  run: (run: Run, ...args: Args<P>) => Value;
+}
+
+/** One function. `example` is a script that `gives` that result; every one is run by a test. */
+export function entry<const P extends readonly string[]>(entry: Entry<P>): Native {
+  const params = entry.params.map(toParam);
+  const checks = params.map(({ type }) => checkOf(type));
+  // Arguments are checked against `params` before, so they are what `Args` says.
+  const implementation = entry.run as unknown as (run: Run, ...args: (Value | undefined)[]) => Value;
+  const run: NativeCode = (run, args) => {
+    if (!takes(native, args.length)) throw fail("runtime", wrongCount(native, args.length));
+    const given: (Value | undefined)[] = args;
+    for (let i = 0; i < given.length; i++) {
+      const at = Math.min(i, params.length - 1);
+      const param = params[at]!;
+      if (param.optional && given[i] === null && param.type !== "any") given[i] = undefined;
+      else if (!checks[at]!(given[i]!)) throw wrongArgument(entry.name, param, given[i]!);
+    }
+    return implementation(run, ...given);
+  };
+  const native = new Native({ ...entry, params, run });
+  return native;
+}
+
+function wrongArgument(name: string, param: Param, value: Value) {
+  const hint = value instanceof Result ? "; take its value with `unwrap(…)` or `?`" : "";
+  return fail(
+    "runtime",
+    `\`${name}\` wants ${typeSentence(param.type)} as \`${param.name}\`, not ${typeWords(value)}${hint}`,
+  );
+}
+
+export function namespace(name: string, doc: string, entries: Native[], constants: Record<string, Value> = {}) {
+  const members = new Map<string, Value>(entries.map((native) => [native.name, native]));
+  for (const [key, value] of Object.entries(constants)) members.set(key, value);
+  return new Namespace(name, doc, members);
+}
+
+function toParam(text: string): Param {
+  const colon = text.indexOf(": ");
+  const rest = text.startsWith("...");
+  const optional = text[colon - 1] === "?";
+  return { name: text.slice(rest ? 3 : 0, optional ? colon - 1 : colon), type: text.slice(colon + 2), optional, rest };
+}
+
+const CHECKS: Record<keyof Types, (value: Value) => boolean> = {
+  any: () => true,
+  array: (value) => Array.isArray(value),
+  string: (value) => typeof value === "string",
+  number: (value) => typeof value === "number",
+  int: (value) => Number.isSafeInteger(value),
+  bool: (value) => typeof value === "boolean",
+  object: (value) => value instanceof Map,
+  result: (value) => value instanceof Result,
+  fn: (value) => value instanceof Fn || value instanceof Native,
+  null: (value) => value === null,
+  time: (value) => typeof value === "string",
+};
+
+/** Whether a value is of a type written as in a parameter: `"string|null"`. */
+function checkOf(type: string): (value: Value) => boolean {
+  const checks = type.split("|").map((name) => CHECKS[name as keyof Types]);
+  return checks.length === 1 ? checks[0]! : (value) => checks.some((check) => check(value));
+}
+
+const WORDS: Record<string, string> = {
+  array: "an array",
+  string: "a string",
+  number: "a number",
+  int: "a whole number",
+  bool: "a boolean",
+  object: "an object",
+  result: "a result",
+  fn: "a function",
+  time: "a time (a string)",
+  null: "null",
+};
+/** "an array or a string", for a sentence about what was expected. */
+const typeSentence = (type: string): string =>
+  type
+    .split("|")
+    .map((name) => WORDS[name] ?? name)
+    .join(" or ");
+
+/** `map(list: array, each: fn) → array` */
+export const signature = ({ name, params, returns }: Native): string =>
+  `${name}(${params.map((param) => `${param.rest ? "..." : ""}${param.name}${param.optional ? "?" : ""}: ${param.type}`).join(", ")}) → ${returns}`;
+
+/** Whether a function can be called with so many arguments. */
+export const takes = ({ least, most }: Native, count: number) => count >= least && count <= most;
+
+/** "`map` wants 2 arguments, not 1: …" */
+export function wrongCount(native: Native, count: number): string {
+  const { least, most } = native;
+  const exact = least === 1 ? "1 argument" : `${least} arguments`;
+  const wants =
+    most === Number.POSITIVE_INFINITY ? `at least ${exact}` : most > least ? `${least} to ${most} arguments` : exact;
+  return `\`${native.name}\` wants ${wants}, not ${count}: \`${signature(native)}\``;
+}

@@ -1,0 +1,273 @@
+import { entry, namespace } from "../entry.ts";
+import { fail } from "../errors.ts";
+import type { Run } from "../run.ts";
+import { isList, isMap, type List, type MapValue, toText, truthy, type Value } from "../values.ts";
+
+const MAX_PATH = 100;
+
+/** `"a.b.0"` or `["a", "b", 0]`. */
+function steps(run: Run, path: string | List): Value[] {
+  const parts = typeof path === "string" ? path.split(".") : [...path];
+  if (parts.length > MAX_PATH) throw fail("runtime", `a path has at most ${MAX_PATH} steps`);
+  run.charge(parts.length + (typeof path === "string" ? path.length >> 6 : 0));
+  return parts;
+}
+
+function step(value: Value, key: Value): Value {
+  if (isMap(value)) return value.get(String(key)) ?? null;
+  return isList(value) ? (value[Number(key)] ?? null) : null;
+}
+
+function setIn(run: Run, value: Value, path: Value[], leaf: Value): Value {
+  const [key, ...rest] = path;
+  if (key === undefined) return leaf;
+  const inner = setIn(run, step(value, key), rest, leaf);
+  if (isList(value)) {
+    const index = Number(key);
+    if (!Number.isInteger(index) || index < 0 || index > value.length) {
+      throw fail("runtime", `\`setIn\`: there is no place \`${String(key)}\` in an array of ${value.length}`);
+    }
+    run.list(value.length + 1);
+    return value.toSpliced(index, 1, inner);
+  }
+  const map = isMap(value) ? value : new Map<string, Value>();
+  run.fields(map.size + 1);
+  return new Map(map).set(String(key), inner);
+}
+
+function deepMerge(run: Run, first: MapValue, second: MapValue, depth = 0): MapValue {
+  if (depth > MAX_PATH) throw fail("limit_depth", `\`deepMerge\` goes at most ${MAX_PATH} levels deep`);
+  run.fields(first.size + second.size);
+  const merged = new Map(first);
+  for (const [key, value] of second) {
+    const before = merged.get(key);
+    const both = before !== undefined && isMap(before) && isMap(value);
+    merged.set(key, both ? deepMerge(run, before, value, depth + 1) : value);
+  }
+  return merged;
+}
+
+/** The object made of those entries that `keep` wants, or as `change` changes them. */
+function rebuilt(run: Run, map: MapValue, each: (key: string, value: Value) => [string, Value] | null): MapValue {
+  run.fields(map.size);
+  const out = new Map<string, Value>();
+  for (const [key, value] of map) {
+    const kept = each(key, value);
+    if (kept) out.set(...kept);
+  }
+  return out;
+}
+
+function listed(run: Run, map: MapValue, each: (key: string, value: Value) => Value): Value[] {
+  run.list(map.size);
+  return [...map].map(([key, value]) => each(key, value));
+}
+
+export const map = namespace("map", "Objects. Nothing changes an object: every function gives a new one.", [
+  entry({
+    name: "get",
+    params: ["object: object|null", "key: string", "fallback?: any"],
+    returns: "any",
+    doc: "A field, or the fallback (null) where there is none.",
+    example: '[map.get({ a: 1 }, "a"), map.get({}, "a", 5)]',
+    gives: [1, 5],
+    run: (run, object, key, fallback) => {
+      run.charge(key.length >> 6);
+      return object?.get(key) ?? fallback ?? null;
+    },
+  }),
+  entry({
+    name: "getIn",
+    params: ["object: any", "path: string|array", "fallback?: any"],
+    returns: "any",
+    doc: "What a path leads to, or the fallback (null): a text with dots, or an array of keys.",
+    example: 'map.getIn({ a: [{ b: 2 }] }, "a.0.b")',
+    gives: 2,
+    run: (run, object, path, fallback) => steps(run, path).reduce(step, object) ?? fallback ?? null,
+  }),
+  entry({
+    name: "set",
+    params: ["object: object|null", "key: string", "value: any"],
+    returns: "object",
+    doc: "The object with a field set.",
+    example: 'map.set({ a: 1 }, "b", 2)',
+    gives: { a: 1, b: 2 },
+    run: (run, object, key, value) => {
+      run.fields((object?.size ?? 0) + 1);
+      run.charge(key.length >> 6);
+      return new Map(object).set(key, value);
+    },
+  }),
+  entry({
+    name: "setIn",
+    params: ["object: any", "path: string|array", "value: any"],
+    returns: "any",
+    doc: "The object with what a path leads to set; objects on the way are made.",
+    example: 'map.setIn({}, "a.b", 1)',
+    gives: { a: { b: 1 } },
+    run: (run, object, path, value) => setIn(run, object, steps(run, path), value),
+  }),
+  entry({
+    name: "has",
+    params: ["object: object", "key: string"],
+    returns: "bool",
+    doc: "Whether there is such a field, even if null.",
+    example: '[map.has({ a: null }, "a"), map.has({}, "toString")]',
+    gives: [true, false],
+    run: (run, object, key) => {
+      run.charge(key.length >> 6);
+      return object.has(key);
+    },
+  }),
+  entry({
+    name: "remove",
+    params: ["object: object", "key: string"],
+    returns: "object",
+    doc: "The object without a field.",
+    example: 'map.remove({ a: 1, b: 2 }, "a")',
+    gives: { b: 2 },
+    run: (run, object, removed) => rebuilt(run, object, (key, value) => (key === removed ? null : [key, value])),
+  }),
+  entry({
+    name: "keys",
+    params: ["object: object"],
+    returns: "array",
+    doc: "The names of the fields, in their order.",
+    example: "map.keys({ b: 1, a: 2 })",
+    gives: ["b", "a"],
+    run: (run, object) => listed(run, object, (key) => key),
+  }),
+  entry({
+    name: "values",
+    params: ["object: object"],
+    returns: "array",
+    doc: "The values of the fields, in their order.",
+    example: "map.values({ b: 1, a: 2 })",
+    gives: [1, 2],
+    run: (run, object) => listed(run, object, (_, value) => value),
+  }),
+  entry({
+    name: "entries",
+    params: ["object: object"],
+    returns: "array",
+    doc: "Pairs of a name and a value.",
+    example: "map.entries({ a: 1 })",
+    gives: [["a", 1]],
+    run: (run, object) => {
+      run.alloc(object.size * 64);
+      return listed(run, object, (key, value) => [key, value]);
+    },
+  }),
+  entry({
+    name: "fromEntries",
+    params: ["entries: array"],
+    returns: "object",
+    doc: "The object of pairs of a name and a value.",
+    example: 'map.fromEntries([["a", 1]])',
+    gives: { a: 1 },
+    run: (run, entries) => {
+      run.fields(entries.length);
+      return new Map(
+        entries.map((pair) => {
+          if (!isList(pair) || pair.length !== 2)
+            throw fail("runtime", "`fromEntries` wants pairs of a name and a value");
+          return [toText(pair[0]!, run), pair[1]!];
+        }),
+      );
+    },
+  }),
+  entry({
+    name: "merge",
+    params: ["...objects: object|null"],
+    returns: "object",
+    doc: "All fields of all objects; where several have one, the last one's. Null counts as empty.",
+    example: "map.merge({ a: 1, b: 1 }, { b: 2 })",
+    gives: { a: 1, b: 2 },
+    run: (run, ...objects) => {
+      run.fields(objects.reduce((sum, object) => sum + (object?.size ?? 0), 0));
+      return new Map(objects.flatMap((object) => [...(object ?? [])]));
+    },
+  }),
+  entry({
+    name: "deepMerge",
+    params: ["first: object", "second: object"],
+    returns: "object",
+    doc: "`merge` that also merges the objects inside.",
+    example: "map.deepMerge({ a: { b: 1 } }, { a: { c: 2 } })",
+    gives: { a: { b: 1, c: 2 } },
+    run: (run, first, second) => deepMerge(run, first, second),
+  }),
+  entry({
+    name: "pick",
+    params: ["object: object", "keys: array"],
+    returns: "object",
+    doc: "Only the fields of these names.",
+    example: 'map.pick({ a: 1, b: 2 }, ["a", "x"])',
+    gives: { a: 1 },
+    run: (run, object, keys) => {
+      const names = new Set(keys);
+      for (const key of keys) run.charge(typeof key === "string" ? 1 + (key.length >> 6) : 1);
+      return rebuilt(run, object, (key, value) => (names.has(key) ? [key, value] : null));
+    },
+  }),
+  entry({
+    name: "omit",
+    params: ["object: object", "keys: array"],
+    returns: "object",
+    doc: "All but the fields of these names.",
+    example: 'map.omit({ a: 1, b: 2 }, ["a"])',
+    gives: { b: 2 },
+    run: (run, object, keys) => {
+      const names = new Set(keys);
+      for (const key of keys) run.charge(typeof key === "string" ? 1 + (key.length >> 6) : 1);
+      return rebuilt(run, object, (key, value) => (names.has(key) ? null : [key, value]));
+    },
+  }),
+  entry({
+    name: "filter",
+    params: ["object: object", "test: fn"],
+    returns: "object",
+    doc: "The fields for which `test(value, name)` is true.",
+    example: "map.filter({ a: 1, b: 2 }, fn(v) { v > 1 })",
+    gives: { b: 2 },
+    run: (run, object, test) =>
+      rebuilt(run, object, (key, value) => (truthy(run.call(test, [value, key])) ? [key, value] : null)),
+  }),
+  entry({
+    name: "mapValues",
+    params: ["object: object", "each: fn"],
+    returns: "object",
+    doc: "The same names with what `each(value, name)` gives.",
+    example: "map.mapValues({ a: 1 }, fn(v) { v + 1 })",
+    gives: { a: 2 },
+    run: (run, object, each) => rebuilt(run, object, (key, value) => [key, run.call(each, [value, key])]),
+  }),
+  entry({
+    name: "mapKeys",
+    params: ["object: object", "each: fn"],
+    returns: "object",
+    doc: "The same values under what `each(name, value)` gives.",
+    example: "map.mapKeys({ a: 1 }, string.uppercase)",
+    gives: { A: 1 },
+    run: (run, object, each) =>
+      rebuilt(run, object, (key, value) => [toText(run.call(each, [key, value]), run), value]),
+  }),
+  entry({
+    name: "size",
+    params: ["object: object"],
+    returns: "int",
+    doc: "How many fields there are.",
+    example: "map.size({ a: 1 })",
+    gives: 1,
+    run: (_, object) => object.size,
+  }),
+  entry({
+    name: "isEmpty",
+    params: ["object: object"],
+    returns: "bool",
+    doc: "Whether there are no fields.",
+    example: "map.isEmpty({})",
+    gives: true,
+    run: (_, object) => object.size === 0,
+  }),
+]);

@@ -1,0 +1,103 @@
+import type { Json } from "./values.ts";
+
+/**
+ * All that a script can reach outside of itself. Whoever runs scripts provides it; the language has no other door.
+ */
+export interface World {
+  /**
+   * Does the outbound call number `n` (from 0) of this run. `"pause"` stops the run, which can be resumed later
+   * with the answer in its journal. What it throws is a bug of ours and flies on; a failed call is `{error}`.
+   */
+  call(n: number, call: OutboundCall): Promise<Answer | "pause">;
+  /** Milliseconds since 1970. Read at the start and after each call; between calls a script's clock stands still. */
+  now(): number;
+  /** From 0 to below 1, read once a run: it seeds the generator behind `math.random`. */
+  random(): number;
+}
+
+/**
+ * `requests.request` with an `HttpRequest`, or a function of agents, threads, users, storage, email or slack by its
+ * full name (`threads.send_message`) with the arguments as the script gave them.
+ */
+export interface OutboundCall {
+  name: string;
+  args: Json;
+}
+
+export interface HttpRequest {
+  method: string;
+  url: string;
+  headers: Record<string, string>;
+  body: string | null;
+  timeout_ms: number;
+}
+
+/** What `requests` answers for every status, also 404 and 500; `body` is parsed when it is JSON. */
+export interface HttpResponse {
+  status: number;
+  headers: Record<string, string>;
+  body: Json;
+}
+
+export type Answer = { ok: Json } | { error: string };
+
+/** Everything a run learned from outside. With the same source, input and journal, the result is the same. */
+export interface Journal {
+  /** ISO 8601. */
+  started_at: string;
+  seed: number;
+  /** In order: `calls[n]` is the answer to call `n`. */
+  calls: readonly JournalCall[];
+}
+
+export interface JournalCall {
+  name: string;
+  /** Of the arguments; a journal that belongs to another script or input is refused by it. */
+  hash: string;
+  answer: Answer;
+  /** When the answer came, ISO 8601: the script's clock from here on. */
+  at: string;
+}
+
+/** The call a paused run waits for. Push `{name, hash, answer, at}` to the journal's calls to go on. */
+export interface PendingCall extends OutboundCall {
+  n: number;
+  hash: string;
+}
+
+export interface Limits {
+  time_ms: number;
+  /** Evaluated operations and calls; bulk work of our own functions counts in proportion. */
+  steps: number;
+  /** Steps that are done again since a call interrupted the expression they belong to. */
+  replayed_steps: number;
+  /** Of values built in total, by estimate; what was dropped again still counts. */
+  memory_bytes: number;
+  call_depth: number;
+  source_bytes: number;
+  output_bytes: number;
+  result_bytes: number;
+  calls: number;
+  call_ms: number;
+  call_bytes: number;
+  /** Scripts one run may import, in total. */
+  imports: number;
+}
+
+export const LIMITS: Limits = {
+  time_ms: 30_000,
+  steps: 10_000_000,
+  replayed_steps: 20_000_000,
+  memory_bytes: 64 * 1024 * 1024,
+  call_depth: 200,
+  source_bytes: 256 * 1024,
+  output_bytes: 1_000_000,
+  result_bytes: 8_000_000,
+  calls: 50,
+  call_ms: 10_000,
+  call_bytes: 1_000_000,
+  imports: 20,
+};
+
+/** The answer for what is not set up here. */
+export const notAvailable = (call: OutboundCall): Answer => ({ error: `${call.name} is not available here` });

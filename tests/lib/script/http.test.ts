@@ -1,0 +1,202 @@
+import { describe, expect, it } from "vitest";
+import { edgeWorld, fetchGuarded } from "../../../lib/script/http.ts";
+import { resultOf } from "./support.ts";
+
+type Handler = (url: string, init: RequestInit) => Response | Promise<Response>;
+
+/** The requests that went out, and the answer that came of them. */
+async function send(
+  handler: Handler,
+  init: {
+    url?: string;
+    method?: string;
+    headers?: object;
+    body?: string;
+    max_bytes?: number;
+    timeout_ms?: number;
+  } = {},
+) {
+  const { url = "https://a.example.com/", method = "GET", headers = {}, body = null, ...options } = init;
+  const sent: { url: string; method: string; headers: Record<string, string>; body: unknown }[] = [];
+  const fetch = async (to: string, init: RequestInit) => {
+    sent.push({ url: to, method: init.method!, headers: init.headers as Record<string, string>, body: init.body });
+    expect(init.redirect).toBe("manual");
+    return handler(to, init);
+  };
+  const answer = await fetchGuarded(
+    url,
+    { method, headers: headers as Record<string, string>, body },
+    { fetch, ...options },
+  );
+  return { sent, answer };
+}
+
+const to = (location: string, status = 302) => new Response(null, { status, headers: { location } });
+
+describe("a guarded fetch", () => {
+  it("answers status, headers and a parsed JSON body", async () => {
+    const { answer } = await send(() => Response.json({ a: [1] }, { status: 404, headers: { "X-Some": "Thing" } }));
+    expect(answer).toEqual({
+      ok: { status: 404, headers: { "content-type": "application/json", "x-some": "Thing" }, body: { a: [1] } },
+    });
+  });
+  it("leaves text as it is, also text that only claims to be JSON", async () => {
+    const { answer } = await send(() => new Response("{oops", { headers: { "content-type": "application/json" } }));
+    expect(answer).toMatchObject({ ok: { body: "{oops" } });
+    expect((await send(() => new Response("[1]", { headers: { "content-type": "text/plain" } }))).answer).toMatchObject(
+      { ok: { body: "[1]" } },
+    );
+  });
+  it("leaves JSON that is nested without end as text", async () => {
+    const deep = "[".repeat(50_000) + "]".repeat(50_000);
+    const { answer } = await send(() => new Response(deep, { headers: { "content-type": "application/json" } }));
+    expect(answer).toMatchObject({ ok: { body: deep } });
+  });
+  it("sends nothing to an address that is refused", async () => {
+    const { sent, answer } = await send(() => new Response("secret"), { url: "http://127.0.0.1:8787/" });
+    expect([sent, answer]).toEqual([[], { error: "refused: the host is a private or reserved address" }]);
+  });
+
+  it("follows redirects, relative ones too", async () => {
+    const { sent, answer } = await send((url) => (url.endsWith("/") ? to("/next?x=1") : new Response("there")));
+    expect([sent.map(({ url }) => url), answer]).toEqual([
+      ["https://a.example.com/", "https://a.example.com/next?x=1"],
+      { ok: { status: 200, headers: { "content-type": "text/plain;charset=UTF-8" }, body: "there" } },
+    ]);
+  });
+  for (const location of [
+    "http://169.254.169.254/latest",
+    "http://localhost/",
+    "//10.0.0.1/",
+    "http://0x7f.1/",
+    "file:///etc/passwd",
+    "http://[::1]/",
+    "https://u:p@b.example.com/",
+  ]) {
+    it(`does not follow a redirect to ${location}`, async () => {
+      const { sent, answer } = await send(() => to(location));
+      expect([sent.length, answer]).toEqual([1, { error: expect.stringContaining("refused") }]);
+    });
+  }
+  it("follows five redirects and no more", async () => {
+    let n = 0;
+    const { sent, answer } = await send(() => to(`/${++n}`));
+    expect([sent.length, answer]).toEqual([6, { error: "more than 5 redirects" }]);
+  });
+  it("takes no credentials along to another origin, whatever the header is called", async () => {
+    const headers = { Authorization: "Bearer x", Cookie: "a=b", "X-Api-Key": "y", Accept: "text/html" };
+    const { sent } = await send((url) => (url.includes("//a.") ? to("https://b.example.com/") : new Response("")), {
+      headers,
+    });
+    expect(sent.map((one) => one.headers)).toEqual([
+      { authorization: "Bearer x", cookie: "a=b", "x-api-key": "y", accept: "text/html" },
+      { accept: "text/html" },
+    ]);
+  });
+  it("does not give them back when it returns to the first", async () => {
+    const headers = { authorization: "x" };
+    const hops = [to("https://b.example.com/"), to("https://a.example.com/back"), new Response("")];
+    const { sent } = await send(() => hops.shift()!, { headers });
+    expect(sent.map((one) => one.headers)).toEqual([{ authorization: "x" }, {}, {}]);
+  });
+  it("keeps the method and body of a 307, and turns a POST into a GET at a 303", async () => {
+    const post = { method: "POST", body: "data", headers: { "content-type": "text/plain" } };
+    for (const [status, then] of [
+      [307, ["POST", "data"]],
+      [308, ["POST", "data"]],
+      [303, ["GET", null]],
+      [302, ["GET", null]],
+    ] as const) {
+      const { sent } = await send((url) => (url.endsWith("/") ? to("/b", status) : new Response("")), post);
+      expect([status, sent[1]?.method, sent[1]?.body]).toEqual([status, ...then]);
+    }
+  });
+
+  it("gives up on a body that is too large, told or not", async () => {
+    let pulled = 0;
+    const endless = new ReadableStream({
+      pull: (c) => {
+        pulled++;
+        c.enqueue(new Uint8Array(10_000));
+      },
+    });
+    expect((await send(() => new Response(endless))).answer).toEqual({ error: "the answer is larger than 1 MB" });
+    expect(pulled).toBeLessThan(110);
+    const told = () => new Response("x", { headers: { "content-length": "2000000" } });
+    expect((await send(told)).answer).toEqual({ error: "the answer is larger than 1 MB" });
+  });
+  it("takes a body of exactly the limit", async () => {
+    const { answer } = await send(() => new Response("x".repeat(1000)), { max_bytes: 1000 });
+    expect(answer).toMatchObject({ ok: { status: 200 } });
+  });
+  it("gives up on an answer that does not come, and tells the fetch", async () => {
+    let aborted = false;
+    const { answer } = await send(
+      (_, { signal }) =>
+        new Promise((_, reject) =>
+          signal!.addEventListener("abort", () => {
+            aborted = true;
+            reject(signal!.reason);
+          }),
+        ),
+      { timeout_ms: 30 },
+    );
+    expect([answer, aborted]).toEqual([{ error: "no answer within 0.03 seconds" }, true]);
+  });
+  it("gives up on a body that stalls, and on a fetch that does not listen", async () => {
+    const stalled = new ReadableStream({ pull: () => new Promise(() => {}) });
+    expect((await send(() => new Response(stalled), { timeout_ms: 30 })).answer).toEqual({
+      error: "no answer within 0.03 seconds",
+    });
+    expect((await send(() => new Promise(() => {}), { timeout_ms: 30 })).answer).toEqual({
+      error: "no answer within 0.03 seconds",
+    });
+  });
+  it("says nothing of what the platform threw", async () => {
+    const { answer } = await send(() => Promise.reject(new Error("connect ECONNREFUSED 10.0.0.7:5432")));
+    expect(answer).toEqual({ error: "the request failed: no answer came" });
+  });
+  for (const [what, init, message] of [
+    ["headers that are ours", { headers: { Host: "b.example.com" } }, "the header host cannot be set"],
+    [
+      "headers of the edge",
+      { headers: { "CF-Connecting-IP": "1.2.3.4" } },
+      "the header cf-connecting-ip cannot be set",
+    ],
+    [
+      "line ends in headers",
+      { headers: { "X-A": "1\r\nHost: b" } },
+      "a header has a name or value that cannot be sent",
+    ],
+    ["odd names of headers", { headers: { "X A": "1" } }, "a header has a name or value that cannot be sent"],
+    ["methods beyond the usual", { method: "CONNECT" }, "the method CONNECT is not allowed"],
+  ] as const) {
+    it(`refuses ${what}`, async () => {
+      const { sent, answer } = await send(() => new Response(""), init);
+      expect([sent, answer]).toEqual([[], { error: message }]);
+    });
+  }
+});
+
+describe("the world of the edge", () => {
+  it("guards what a script requests", async () => {
+    const world = edgeWorld({ fetch: async (url) => Response.json({ url }) });
+    const source =
+      '[requests.get("https://a.example.com/x", { query: { y: 1 } }).body.url, result.message(requests.get("http://10.0.0.1"))]';
+    expect(await resultOf(source, { world })).toEqual([
+      "https://a.example.com/x?y=1",
+      "refused: the host is a private or reserved address",
+    ]);
+  });
+  it("asks the platform for all else, and says when that does not have it", async () => {
+    const world = edgeWorld({
+      fetch: async () => new Response(""),
+      platform: async ({ name, args }) => (name === "users.get" ? { ok: { name: "Ada", asked: args } } : null),
+    });
+    const source = '[unwrap(users.get({ user: "usr_1" })), result.message(slack.send({ channel: "#a", text: "b" }))]';
+    expect(await resultOf(source, { world })).toEqual([
+      { name: "Ada", asked: [{ user: "usr_1" }] },
+      "slack.send is not available here",
+    ]);
+  });
+});

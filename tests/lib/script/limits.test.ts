@@ -1,0 +1,294 @@
+import { describe, expect, it } from "vitest";
+import { LIMITS, runScript, validateScript } from "../../../lib/script/index.ts";
+import { aWorld, failureOf, resultOf, run } from "./support.ts";
+
+/** All of these end by themselves; the time only tells a hang from a limit. */
+const SOON_MS = 6_000;
+
+async function endsWith(code: string, source: string, options = {}) {
+  const begun = performance.now();
+  const failure = await failureOf(source, options);
+  expect(failure.code).toBe(code);
+  expect(performance.now() - begun).toBeLessThan(SOON_MS);
+  return failure;
+}
+
+/** A fifth of the real limit, so that these tests take a fifth of the time. */
+const FEWER = { limits: { steps: 2_000_000 } };
+
+const twice = (times: number, start: string, step: string) =>
+  `array.reduce(array.range(${times}), ${start}, fn(x, i) { ${step} })`;
+
+describe("steps", () => {
+  const endless: [what: string, source: string][] = [
+    ["a loop in a loop", twice(1_000_000, "0", `${twice(1_000_000, "0", "x + 1")}`)],
+    ["recursion that branches", "let f = fn(n) { if (n == 0) { 1 } else { f(n - 1) + f(n - 1) } }\nf(60)"],
+    [
+      "comparing large values again and again",
+      "let a = array.range(1000000)\nlet b = array.range(1000000)\narray.map(a, fn(x) { a == b })",
+    ],
+    [
+      "searching a long text again and again",
+      "let s = string.repeat('a', 1000000)\narray.map(array.range(1000000), fn(x) { string.indexOf(s, 'b') })",
+    ],
+    ["sorting with a function", "let l = array.range(1000000)\narray.sort(l, fn(a, b) { b - a })"],
+    ["distinct objects", "array.unique(array.map(array.range(100000), fn(i) { { i: i } }))"],
+    [
+      "a body full of what costs nothing",
+      `let f = fn() { ${"1;".repeat(60_000)} }\narray.map(array.range(1000000), f)`,
+    ],
+    ["a chain of what is true", `let f = fn() { ${"1&&".repeat(60_000)}1 }\narray.map(array.range(1000000), f)`],
+    ["paths from the input", `let f = fn() { ${"$.a;".repeat(40_000)} }\narray.map(array.range(1000000), f)`],
+    [
+      "searching a part that almost fits",
+      "let s = string.repeat('a', 500000)\nlet p = 'b' + string.repeat('a', 250000)\narray.map(array.range(1000), fn(x) { string.indexOf(s, p) })",
+    ],
+    [
+      "comparing long texts that are equal",
+      "let a = array.map([1, 2], fn(x) { string.repeat('a', 5000000) })\narray.map(array.range(1000000), fn(x) { a[0] == a[1] })",
+    ],
+    ["reading ever new patterns", "array.map(array.range(1000000), fn(i) { string.test('', '(a{1000}){3}' + i) })"],
+    ["asking the clocks of a zone", "array.map(array.range(1000000), fn(i) { datetime.hour(i, 'Europe/Berlin') })"],
+    ["a long pattern over a long text", "string.test(string.repeat('a', 1000000), '(a|a|a|a|a|a|a|a|a|a|a|a){100}b')"],
+  ];
+  for (const [what, source] of endless)
+    it(`end ${what}`, async () => void (await endsWith("limit_steps", source, FEWER)));
+
+  it("are ten million", async () => {
+    const count = (n: number) => `array.reduce(array.range(${n}), 0, fn(x, i) { x + i - i + i - i + i - i + i })`;
+    expect((await run(count(900_000))).code).toBe(null);
+    await endsWith("limit_steps", `${count(900_000)}\n${count(900_000)}`);
+  });
+  it("are the same however often a run is taken up again", async () => {
+    const work = "array.sum(array.map(array.range(100000), fn(i) { i + 1 }))";
+    const calls = Array.from({ length: 40 }, (_, i) => `let r${i} = requests.get("https://a.example.com/${i}")`).join(
+      "\n",
+    );
+    expect(await resultOf(`let w = ${work}\n${calls}\nw`)).toBe(5000050000);
+  });
+  it("that would be done again for each call of one expression are bounded", async () => {
+    const source = twice(50, "0", `array.sum(array.range(1000000)); requests.get("https://a.example.com")`);
+    await endsWith("limit_steps", source, { limits: { replayed_steps: 4_000_000 } });
+  });
+});
+
+describe("time", () => {
+  it("is looked at while a script computes", async () => {
+    let now = 0;
+    const clock = () => {
+      now += 1000;
+      return now;
+    };
+    const world = { ...aWorld(), now: clock };
+    await endsWith("limit_time", twice(1_000_000, "0", "x + 1"), { world });
+  });
+  it("passes while calls are answered", async () => {
+    let now = 0;
+    const call = async () => {
+      now += 31_000;
+      return { ok: 1 };
+    };
+    const world = { ...aWorld(), now: () => now, call };
+    await endsWith("limit_time", 'requests.get("https://a.example.com")', { world });
+  });
+  it("ends a call that is never answered", async () => {
+    const world = { ...aWorld(), call: () => new Promise<never>(() => {}) };
+    const { error } = await failureOf('unwrap(requests.get("https://a.example.com"))', {
+      world,
+      limits: { call_ms: 50 },
+    });
+    expect(error).toContain("took longer than");
+  });
+});
+
+describe("memory", () => {
+  const growing: [what: string, source: string][] = [
+    ["a text that doubles", twice(100, "'x'", "x + x")],
+    ["a list that doubles", twice(100, "[1]", "array.concat(x, x)")],
+    ["a repeated text", "string.repeat('abc', 1000000000)"],
+    ["a padded text", "string.padStart('a', 1000000000, 'b')"],
+    ["a replacement", "string.replace(string.repeat('a', 100000), 'a', string.repeat('b', 100000))"],
+    ["a replacement by groups", "string.replacePattern(string.repeat('a', 10000), '(a*)', string.repeat('$1', 10000))"],
+    ["an empty replacement", "string.replace(string.repeat('a', 100000), '', string.repeat('b', 100000))"],
+    ["a repeated item", "array.repeat(1, 1000000000)"],
+    ["a joined list", "array.join(array.repeat(string.repeat('a', 1000000), 1000), '')"],
+    ["a flattened list", "let l = array.repeat(1, 1000000)\narray.flat(array.repeat(l, 1000))"],
+    ["objects", twice(1_000_000, "{}", "map.set(x, 'k' + i, i)")],
+    ["JSON of a value that holds itself many times", `string.toJson(${twice(60, "[1]", "[x, x]")})`],
+    ["the text of such a value", `'' + ${twice(60, "[1]", "[x, x]")}`],
+    ["the result of such a script", twice(60, "[1]", "[x, x]")],
+    ["a template", "string.template(string.repeat('{{a}}', 100000), { a: string.repeat('b', 100000) })"],
+    [
+      "functions that keep many names alive",
+      `let f = fn() { if (false) { ${"let a = 1;".repeat(900)} }\nlet z = 1\nfn() { z } }\n${twice(1_000_000, "[]", "array.push(x, f())")}`,
+    ],
+    ["empty arrays", "array.map(array.range(1000000), fn(i) { [[]] })"],
+    ["results", "array.map(array.range(1000000), fn(i) { [result.ok(i), result.ok(i)] })"],
+    ["closures", twice(1_000_000, "fn() { 1 }", "fn() { x }")],
+  ];
+  for (const [what, source] of growing) {
+    it(`ends ${what}`, async () => {
+      const { code } = await failureOf(source);
+      expect(["limit_memory", "limit_steps", "limit_output"]).toContain(code);
+    });
+  }
+  it("bounds a range", async () => {
+    expect((await failureOf("array.range(1000000000)")).error).toContain("at most 1,000,000 numbers");
+  });
+  it("is enough for what tools do: a text of 1000 lines joined by hand", async () => {
+    const source = twice(1000, "''", "x + 'line ' + i + '\\n'");
+    expect((await resultOf(source)) as string).toHaveLength(9890 - 1000 + 0 + 0 + 0);
+  });
+});
+
+describe("depth", () => {
+  const deep: [what: string, source: string][] = [
+    ["recursion without an end", "let f = fn(n) { f(n + 1) }\nf(0)"],
+    ["mutual recursion", "let f = fn(n) { g(n) }\nlet g = fn(n) { f(n) }\nf(0)"],
+    ["recursion through our own functions", "let f = fn(n) { array.map([n], f) }\nf(0)"],
+    ["recursion of large bodies", `let f = fn(n) { ${"[".repeat(150)}f(n)${"]".repeat(150)} }\nf(0)`],
+    ["recursion in a comparison", "let f = fn(a, b) { array.sort([1, 2], f) }\nf(1, 2)"],
+    ["comparing deep values", `${twice(100000, "[]", "[x]")} == ${twice(100000, "[]", "[x]")}`],
+    ["printing deep values", `println(${twice(100000, "[]", "[x]")})`],
+    ["a deep result", twice(100000, "[]", "{ a: x }")],
+  ];
+  for (const [what, source] of deep) it(`ends ${what}`, async () => void (await endsWith("limit_depth", source)));
+
+  it("lets 200 calls nest", async () => {
+    const source = (n: number) => `let f = fn(n) { if (n <= 1) { 1 } else { 1 + f(n - 1) } }\nf(${n})`;
+    expect(await resultOf(source(200))).toBe(200);
+    expect((await failureOf(source(201))).code).toBe("limit_depth");
+  });
+
+  const nested: [what: string, source: string][] = [
+    ["brackets", "(".repeat(100_000)],
+    ["closed brackets", `${"(".repeat(50_000)}1${")".repeat(50_000)}`],
+    ["arrays", "[".repeat(100_000)],
+    ["objects", "{a:".repeat(50_000)],
+    ["blocks", "if(1){".repeat(40_000)],
+    ["functions", "fn(){".repeat(40_000)],
+    ["signs", "!".repeat(100_000)],
+    ["minuses", "-".repeat(100_000)],
+    ["questions", "a?".repeat(50_000)],
+    ["nested questions", "a?(".repeat(50_000)],
+    ["conditions", `${"1?".repeat(40_000)}1${":1".repeat(40_000)}`],
+    ["members", `$${".a".repeat(100_000)}`],
+    ["calls", `f${"()".repeat(100_000)}`],
+    ["indexes", "$[".repeat(50_000)],
+    ["types", `let x: ${"a<".repeat(50_000)}`],
+    ["comparisons", `1${"<1".repeat(50_000)}`],
+    ["comments", "/*".repeat(100_000)],
+  ];
+  for (const [what, source] of nested) {
+    it(`of ${what} in a source is a finding`, () => {
+      const begun = performance.now();
+      expect(validateScript(source).ok).toBe(false);
+      expect(performance.now() - begun).toBeLessThan(SOON_MS);
+    });
+  }
+  it("does not count what only goes on: long sums, chains of else and `&&`", async () => {
+    expect(await resultOf(`1${" + 1".repeat(20_000)}`)).toBe(20_001);
+    expect(await resultOf(`if (false) { 1 }${" else if (false) { 2 }".repeat(2000)} else { 3 }`)).toBe(3);
+    expect(await resultOf(`true${" && true".repeat(20_000)}`)).toBe(true);
+  });
+});
+
+describe("a call", () => {
+  it("has at most 255 arguments, and a function as many parameters", () => {
+    expect(validateScript(`math.max(${"1,".repeat(256)})`).error).toContain("at most 255 arguments");
+    expect(validateScript(`fn(${"a,".repeat(256)}) { 1 }`).error).toContain("at most 255 parameters");
+    expect(validateScript(`math.max(${"1,".repeat(255)})`).error).toBeNull();
+  });
+});
+
+describe("a source", () => {
+  it("of more than 256 KB is refused", async () => {
+    expect(await failureOf(" ".repeat(LIMITS.source_bytes + 1))).toMatchObject({ code: "limit_source" });
+    expect(await failureOf(`"${"é".repeat(LIMITS.source_bytes / 2)}"`)).toMatchObject({ code: "limit_source" });
+  });
+  const slow: [what: string, source: string][] = [
+    ["names given again", "let a=1;".repeat(30_000)],
+    ["unknown names", Array.from({ length: 30_000 }, (_, i) => `x${i}`).join("\n")],
+    ["names used by functions", "let a=1;fn(){a};".repeat(16_000)],
+    ["questions side by side", "a?;".repeat(80_000)],
+    ["questions that are tried in vain", `${"[a?[".repeat(40)}${"b,".repeat(100_000)}`],
+  ];
+  for (const [what, source] of slow) {
+    it(`full of ${what} is read in time`, () => {
+      const begun = performance.now();
+      validateScript(source);
+      expect(performance.now() - begun).toBeLessThan(SOON_MS);
+    });
+  }
+});
+
+describe("a result", () => {
+  it("of more than 8 MB ends the script", async () => {
+    await endsWith("limit_output", "array.repeat(string.repeat('a', 1000000), 10)");
+  });
+});
+
+describe("output", () => {
+  it("of more than 1 MB ends the script, and what was printed before stays", async () => {
+    const { code, output } = await run(twice(100_000, "0", "println(string.repeat('x', 1000))"));
+    expect(code).toBe("limit_output");
+    expect(output.length).toBeGreaterThan(100);
+  });
+});
+
+describe("outbound calls", () => {
+  it("are 50 at most", async () => {
+    const source = (n: number) =>
+      `array.length(array.map(array.range(${n}), fn(i) { requests.get("https://a.example.com") }))`;
+    expect(await resultOf(source(50))).toBe(50);
+    await endsWith("limit_calls", source(51));
+  });
+  it("that answer more than allowed are errors", async () => {
+    const world = aWorld(() => ({ ok: { body: "x".repeat(3_000_000) } }));
+    const { error } = await failureOf('unwrap(requests.get("https://a.example.com"))', { world });
+    expect(error).toContain("more than 1 MB");
+  });
+});
+
+describe("a hostile comparison", () => {
+  it("that contradicts itself still ends, with all items", async () => {
+    const source = "array.length(array.sort(array.range(1000), fn(a, b) { math.random() - 0.5 }))";
+    expect(await resultOf(source)).toBe(1000);
+  });
+  it("that gives no number is an error", async () => {
+    expect((await failureOf("array.sort([1, 2], fn(a, b) { 'x' })")).error).toContain("a number below, at or above 0");
+  });
+});
+
+describe("speed", () => {
+  const lines = (n: number) =>
+    Array.from(
+      { length: n / 5 },
+      (_, i) =>
+        `let r${i} = if ($.a != null) { $.a } else { ${i} }\nlet l${i} = array.map([1, 2, 3], fn(x) {\n  { value: x * ${i} + 2, name: "n" + x }\n})\nprintln("row", l${i}[0].value)`,
+    );
+
+  it("reads and checks 500 lines in some milliseconds", () => {
+    const times = Array.from({ length: 40 }, (_, i) => {
+      const source = `// ${i}\n${lines(500).join("\n")}`;
+      const begun = performance.now();
+      expect(validateScript(source).ok).toBe(true);
+      return performance.now() - begun;
+    }).sort((a, b) => a - b);
+    console.log(`500 lines: median ${times[20]!.toFixed(2)} ms, best ${times[0]!.toFixed(2)} ms (target 5)`);
+    // The best of forty: what else the machine does at the time is no matter of ours.
+    expect(times[0]!).toBeLessThan(15);
+  });
+  it("takes a million steps in a fraction of a second", async () => {
+    const source = twice(200_000, "0", "if (i % 2 == 0) { x + i * 3 } else { x - 1 }");
+    const times: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      const begun = performance.now();
+      await runScript(source, { world: aWorld() });
+      times.push(performance.now() - begun);
+    }
+    times.sort((a, b) => a - b);
+    console.log(`1,000,000 steps: median ${times[2]!.toFixed(1)} ms (target 250)`);
+    expect(times[0]!).toBeLessThan(750);
+  });
+});
