@@ -7,6 +7,7 @@ import { worker } from "../../lib/http/worker.ts";
 import { routers as activity } from "../activity/index.ts";
 import { routers as agents } from "../agents/index.ts";
 import { routers as auth } from "../auth/index.ts";
+import { routers as configs } from "../configs/index.ts";
 import { routers as developer } from "../developer/index.ts";
 import { routers as people } from "../people/index.ts";
 import health from "./health.ts";
@@ -15,7 +16,18 @@ import wellKnown from "./well-known.ts";
 
 const openapi = router();
 /** Every router there is: what the document tells of, and what functions/index.ts serves in one Worker. */
-export const routers = [health, wellKnown, status, openapi, ...developer, ...auth, ...people, ...agents, ...activity];
+export const routers = [
+  health,
+  wellKnown,
+  status,
+  openapi,
+  ...developer,
+  ...auth,
+  ...people,
+  ...agents,
+  ...activity,
+  ...configs,
+];
 
 const document = v.looseObject({ openapi: v.string() });
 let described: ReturnType<typeof describe> | undefined;

@@ -1,5 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { firstAcl, nextAcl, passes } from "../auth/acl.ts";
+import { firstAcl, nextAcl, type Person, passes } from "../auth/acl.ts";
 import type { Viewer } from "../auth/allow.ts";
 import { asConflict } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -38,7 +38,7 @@ function columns({ model, default_model, metadata, org: _o, user: _u, acl: _a, .
 }
 
 /** One page of the agents that the viewer may read, newest first, and how many those are. */
-export async function listAgents(db: TenantDb, viewer: Viewer, query: ListAgents) {
+export async function listAgents(db: TenantDb, viewer: Person, query: ListAgents) {
   const { search, user, org_id, template_config, solution_config, ...page } = query;
   let agents = db.selectFrom("agents").where(passes(viewer, "readers"));
   // What is malformed names nothing, and no agent has come from a template yet.
@@ -99,7 +99,7 @@ const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
 
 const notTheirs = () => forbidden("forbidden", "Only an admin of the org may make an agent another person's own.");
 
-export async function getAgent(db: TenantDb, viewer: Viewer, name: string): Promise<AgentRow> {
+export async function getAgent(db: TenantDb, viewer: Person, name: string): Promise<AgentRow> {
   const row = await db
     .selectFrom("agents")
     .selectAll()

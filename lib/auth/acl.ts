@@ -78,7 +78,8 @@ export function nextAcl(body: AclBody | null): RawBuilder<string | null> {
 export const firstAcl = (body: AclBody | null): RawBuilder<string | null> =>
   nextAcl(body && { grants: body.grants ?? body.add ?? null });
 
-type Person = { kind: "token"; user: Id<"user">; org: Id<"org"> } | { kind: "key" };
+/** Who an access list is asked about: a person of an org, or a developer. */
+export type Person = { kind: "token"; user: Id<"user">; org: Id<"org"> } | { kind: "key" };
 
 /**
  * Whether the viewer passes a row's list: nothing restricts it, it is the viewer's own, or a principal of the viewer

@@ -21,7 +21,7 @@ type InApp = { app: Id<"app">; sandbox: Id<"sandbox"> | None; beside: Bytes | nu
 export type Viewer = (InApp & { kind: "key"; hash: Bytes }) | (InApp & { kind: "token" } & AccessToken);
 
 /** The part of a request that a credential is read from. */
-type Asked = Pick<Context<Env>, "req" | "env" | "executionCtx">;
+export type Asked = Pick<Context<Env>, "req" | "env" | "executionCtx">;
 
 export type Allowed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
 

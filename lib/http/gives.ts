@@ -51,3 +51,17 @@ export const givesNothing = (conflict?: 409) =>
       },
     },
   );
+
+/** Text instead of JSON. */
+export const givesText = () =>
+  withSpec(
+    createMiddleware<{ Variables: { answer: (text: string) => Response } }>(async (c, next) => {
+      c.set("answer", (text) => c.text(text, 200));
+      await next();
+    }),
+    {
+      responses: {
+        200: { description: STATUS_CODES[200]!, content: { "text/plain": { schema: { type: "string" } } } },
+      },
+    },
+  );

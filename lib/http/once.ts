@@ -4,17 +4,27 @@ import { sha256 } from "../auth/keys.ts";
 import { refusal } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid } from "../errors.ts";
-import { type Id, type Kind, newId } from "../ids.ts";
+import { type Id, newId } from "../ids.ts";
 import type { Env } from "./router.ts";
+
+/** The kinds that a POST makes, and where their rows lie. */
+const tables = {
+  agent: "agents",
+  key: "keys",
+  org: "orgs",
+  sandbox: "sandboxes",
+  token: "tokens",
+  user: "users",
+} as const;
 
 type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
 
 /**
  * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
- * with the row and names it; a replay reads that row and answers it again. Another request under the same key is a
- * 422. `write` must make its row in one round trip, under the id it is given.
+ * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
+ * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
  */
-export async function once<E extends Viewed, K extends Kind, Row>(
+export async function once<E extends Viewed, K extends keyof typeof tables, Row>(
   c: Context<E>,
   kind: K,
   write: (db: TenantDb, id: Id<K>) => Promise<Row>,
@@ -33,7 +43,7 @@ export async function once<E extends Viewed, K extends Kind, Row>(
   for (let attempt = 1; ; attempt++) {
     const id = newId(kind);
     try {
-      return await write(db.keyed({ subject, key, fingerprint, row_id: id }), id);
+      return await write(db.keyed(tables[kind], { subject, key, fingerprint, row_id: id }), id);
     } catch (error) {
       if (refusal(error)?.constraint !== "idempotency_keys_pkey") throw error;
       const held = await db

@@ -3,13 +3,14 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
-import { exportJWK, generateKeyPair, type JWK } from "jose";
+import type { JWK } from "jose";
 import { keysOf } from "../auth/tokens.ts";
 import { type Credentials, createApp, listApps } from "./apps.ts";
 import { lockDataDir } from "./lock.ts";
 import { serveNeon } from "./neon.ts";
 import type { Runtime } from "./runtime.ts";
 import { migrate } from "./schema.ts";
+import { newSigningKey } from "./signing-key.ts";
 import { watchWorkerd } from "./watchdog.ts";
 
 const API_ROLE = "agentry_api";
@@ -43,9 +44,11 @@ async function readKept(base_url: string): Promise<Kept> {
 }
 
 async function newSecrets(): Promise<Kept> {
-  const { privateKey } = await generateKeyPair("ES256", { extractable: true });
-  const key = { ...(await exportJWK(privateKey)), kid: randomBytes(8).toString("hex"), alg: "ES256", use: "sig" };
-  return { issuers: [], jwks: { keys: [key] }, root_secrets: [randomBytes(32).toString("base64url")] };
+  return {
+    issuers: [],
+    jwks: { keys: [await newSigningKey()] },
+    root_secrets: [randomBytes(32).toString("base64url")],
+  };
 }
 
 const isFree = () =>

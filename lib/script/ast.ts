@@ -151,5 +151,5 @@ export interface Program {
   slots: number;
   /** Lookup keys of `import("script:…")`, each once. */
   imports: { key: string; at: Span }[];
-  symbols: Json[];
+  symbols: Record<string, Json>[];
 }

@@ -69,7 +69,7 @@ class Checker {
   readonly findings: Finding[] = [];
   private readonly known: Known;
   private readonly imports = new Map<string, Span>();
-  private readonly symbols: Json[] = [];
+  private readonly symbols: Record<string, Json>[] = [];
 
   constructor(known: Known) {
     this.known = known;

@@ -135,7 +135,7 @@ const SNIPPETS = [
   { label: "import", insert: "let $" + '{1:http} = import("$' + '{2:requests}")', doc: "A namespace under a name." },
 ];
 
-function described(native: Native): Json {
+function described(native: Native): Record<string, Json> {
   const { name, params, returns, doc, example } = native;
   const list = params.map((param) => ({
     name: param.name,

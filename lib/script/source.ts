@@ -85,7 +85,7 @@ export interface Validation {
   error: string | null;
   findings: Finding[];
   /** `{name, kind, line, column}` of every name the script gives. */
-  symbols: Json[];
+  symbols: Record<string, Json>[];
   warnings: string[];
 }
 

@@ -1,0 +1,108 @@
+import { type Asked, allow, openDb, type Viewer } from "../../lib/auth/allow.ts";
+import { invalid } from "../../lib/errors.ts";
+import { gives, givesText } from "../../lib/http/gives.ts";
+import { router } from "../../lib/http/router.ts";
+import { valid } from "../../lib/http/valid.ts";
+import {
+  type Json,
+  parseScript,
+  runScript,
+  scriptLanguage,
+  scriptLlmText,
+  testScript,
+  validateScript,
+} from "../../lib/script/index.ts";
+import {
+  languageSpec,
+  runScriptBody,
+  runtimeEnvVars,
+  scriptReport,
+  scriptResult,
+  testScriptBody,
+  validateScriptBody,
+  validation,
+} from "../../lib/scripts/schema.ts";
+import { identify, type Opens, worldOf } from "../../lib/scripts/world.ts";
+
+const scripts = router();
+
+/** The language for editors: from the table that the checker and the interpreter read, too. */
+scripts.get("/api/v1/scripts/language", allow("scripts:read"), gives(200, languageSpec), async (c) => {
+  await c.var.db.enter();
+  return c.var.answer(scriptLanguage());
+});
+
+/** The language for models: a prompt. */
+scripts.get("/api/v1/scripts/llm.txt", allow("scripts:read"), givesText(), async (c) => {
+  await c.var.db.enter();
+  return c.var.answer(scriptLlmText());
+});
+
+/** The names that `env` has. None: there is no store of them yet. */
+scripts.get("/api/v1/scripts/runtime_env_vars", allow("scripts:read"), gives(200, runtimeEnvVars), async (c) => {
+  await c.var.db.enter();
+  return c.var.answer({ data: [] });
+});
+
+scripts.post(
+  "/api/v1/scripts/validate",
+  allow("scripts:read"),
+  valid("json", validateScriptBody),
+  gives(200, validation),
+  async (c) => {
+    await c.var.db.enter();
+    return c.var.answer(validateScript(c.req.valid("json").script));
+  },
+);
+
+/** 200 also for a script that fails: its error is the answer. */
+scripts.post(
+  "/api/v1/scripts/run",
+  allow("scripts:write"),
+  valid("json", runScriptBody),
+  gives(200, scriptResult),
+  async (c) => {
+    const { script, scope, ...as } = c.req.valid("json");
+    await c.var.db.enter();
+    const identity = await identify(c.var.viewer, opens(c), as);
+    const world = worldOf(c.var.viewer, opens(c), identity);
+    const run = await runScript(script, {
+      input: (scope ?? {}) as Json,
+      viewer: identity.viewer,
+      world,
+      scripts: async () => null,
+    });
+    return c.var.answer({ result: run.result, output: run.output, error: run.error, findings: run.findings });
+  },
+);
+
+/** 200 with `passed: false` for a script that crashes; 422 for one that does not parse. */
+scripts.post(
+  "/api/v1/scripts/test",
+  allow("scripts:write"),
+  valid("json", testScriptBody),
+  gives(200, scriptReport),
+  async (c) => {
+    const { script, scope, scripts = {} } = c.req.valid("json");
+    await c.var.db.enter();
+    const [fault] = parseScript(script).program ? [] : parseScript(script).findings;
+    if (fault)
+      throw invalid({ field: "script", message: `line ${fault.line}, column ${fault.column}: ${fault.message}` });
+    const identity = await identify(c.var.viewer, opens(c), {});
+    const report = await testScript(script, {
+      input: (scope ?? {}) as Json,
+      viewer: identity.viewer,
+      world: worldOf(c.var.viewer, opens(c), identity),
+      scripts: async (key) => (Object.hasOwn(scripts, key) ? scripts[key]! : null),
+    });
+    return c.var.answer(report);
+  },
+);
+
+/** The sender's database for each permission that its script turns out to need. */
+const opens =
+  (c: Asked & { var: { viewer: Viewer } }): Opens =>
+  (permission) =>
+    openDb(c, c.var.viewer, permission);
+
+export default scripts;

@@ -1,0 +1,112 @@
+/** What a script that somebody sends over HTTP can reach: the web through the guard, and what its sender may see. */
+
+import * as v from "valibot";
+import { getAgent, listAgents } from "../agents/queries.ts";
+import { listAgentsQuery, toAgent } from "../agents/schema.ts";
+import type { Person } from "../auth/acl.ts";
+import type { Viewer } from "../auth/allow.ts";
+import { covers, type Permission } from "../auth/permissions.ts";
+import { NONE } from "../db/schema.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { ApiError, insufficientScope, invalid } from "../errors.ts";
+import { type Id, isId } from "../ids.ts";
+import { paginate } from "../paging.ts";
+import { type Answer, edgeWorld, type Json, type OutboundCall, type World } from "../script/index.ts";
+import { getUser, listUsers } from "../users/queries.ts";
+import { listUsersQuery, toUser } from "../users/schema.ts";
+
+/** Opens the sender's database for a permission of its own: a script may not do what its sender's token may not. */
+export type Opens = (permission: Permission) => TenantDb;
+
+/** Who a script runs as: what `viewer` says, and what its platform calls see. */
+export type Identity = {
+  viewer: { app: string; org: string | null; user: string | null; agent: string | null };
+  sees: Person;
+  narrowed: (db: TenantDb) => TenantDb;
+};
+
+type RunAs = { run_as_user?: string | null | undefined; run_as_agent?: string | null | undefined };
+
+/**
+ * The identity that a run asks for. A person runs as itself, a developer as any user, seeing then what that user sees;
+ * either as an agent that it may read. 422 on one that isn't there.
+ */
+export async function identify(viewer: Viewer, open: Opens, { run_as_user, run_as_agent }: RunAs): Promise<Identity> {
+  const { app } = viewer;
+  const own = viewer.kind === "token" ? { org: viewer.org, user: viewer.user } : { org: null, user: null };
+  const itself: Identity = { viewer: { app, ...own, agent: null }, sees: viewer, narrowed: (db) => db };
+  try {
+    if (run_as_agent) {
+      const agent = await getAgent(permitted(viewer, open, "agents:read"), viewer, run_as_agent);
+      return { ...itself, viewer: { ...itself.viewer, agent: agent.id } };
+    }
+    if (!run_as_user || run_as_user === own.user || (run_as_user === "me" && own.user)) return itself;
+    if (viewer.kind === "token" || !isId("user", run_as_user)) throw noSuch("run_as_user");
+    const user = await getUser(open("users:read"), run_as_user);
+    const org = user.org_id;
+    return {
+      viewer: { app, org: org === NONE ? null : org, user: user.id, agent: null },
+      sees: { kind: "token", user: user.id, org: org as Id<"org"> },
+      narrowed: (db) => db.within(org),
+    };
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) throw noSuch(run_as_agent ? "run_as_agent" : "run_as_user");
+    throw error;
+  }
+}
+
+const noSuch = (field: string) => invalid({ field, message: "there is no such identity that you may run a script as" });
+
+function permitted(viewer: Viewer, open: Opens, permission: Permission): TenantDb {
+  if (viewer.kind === "token" && !covers(viewer.scopes, permission)) throw insufficientScope(permission);
+  return open(permission);
+}
+
+/** The world of a script: `fetch` behind the guard, and agents and users as the identity sees them. */
+export function worldOf(viewer: Viewer, open: Opens, { sees, narrowed }: Identity): World {
+  const db = (permission: Permission) => narrowed(permitted(viewer, open, permission));
+  const answers: Record<string, (options: Record<string, Json>) => Promise<Json>> = {
+    "agents.get": async ({ agent }) => toAgent(await getAgent(db("agents:read"), sees, String(agent))) as Json,
+    "agents.list": async (options) => {
+      const query = v.parse(listAgentsQuery, asQuery(options));
+      const { rows, total } = await listAgents(db("agents:read"), sees, query);
+      return paginate(query, rows, total, toAgent) as Json;
+    },
+    "users.get": async ({ user }) => {
+      const id = String(user);
+      if (!isId("user", id)) throw invalid({ field: "user", message: "must be a user's id" });
+      return toUser(await getUser(db("users:read"), id)) as Json;
+    },
+    "users.list": async (options) => {
+      const query = v.parse(listUsersQuery, asQuery(options));
+      const { rows, total } = await listUsers(db("users:read"), query);
+      return paginate(query, rows, total, toUser) as Json;
+    },
+  };
+  const platform = async ({ name, args }: OutboundCall): Promise<Answer | null> => {
+    const answer = Object.hasOwn(answers, name) ? answers[name] : undefined;
+    if (!answer) return null;
+    const [options] = args as Json[];
+    return answer(isMap(options) ? options : {}).then(
+      (ok) => ({ ok }),
+      (error) => {
+        if (error instanceof ApiError)
+          return { error: [error.message, ...error.fields.map((f) => `${f.field} ${f.message}`)].join(" ") };
+        if (v.isValiError(error)) return { error: `${name} was given an argument that it does not take` };
+        throw error;
+      },
+    );
+  };
+  return edgeWorld({ fetch: (url, init) => fetch(url, init), platform });
+}
+
+const isMap = (value: Json | undefined): value is Record<string, Json> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** A script's options as the query string that they stand for. */
+const asQuery = (options: Record<string, Json>) =>
+  Object.fromEntries(
+    Object.entries(options)
+      .filter(([, value]) => value !== null)
+      .map(([name, value]) => [name, String(value)]),
+  );

@@ -1,0 +1,191 @@
+import { describe, expect, it } from "vitest";
+import { anAgent, anApp, bearer, caller } from "../harness/index.ts";
+
+const run = async (script: string, body: object = {}) => {
+  const { acme, as } = await anApp();
+  return (await as(acme)("POST", "/api/v1/scripts/run", { script, ...body })).body;
+};
+
+describe("POST /api/v1/scripts/run", () => {
+  it("answers the last value, and what was printed with its line", async () => {
+    const { result, output, error, findings } = await run(
+      'let name = $.who\nprintln("hello", name)\n{ greeting: "hi " + name, count: array.length([1, 2, 3]) }',
+      { scope: { who: "Ann" } },
+    );
+    expect(result).toEqual({ greeting: "hi Ann", count: 3 });
+    expect(output).toMatchObject([{ line: 2, text: "hello Ann", values: ["hello", "Ann"] }]);
+    expect([error, findings]).toEqual([null, []]);
+  });
+
+  it("answers 200 with the error and where it is, for a script that fails", async () => {
+    expect(await run("let a = null\na.b.c")).toMatchObject({
+      result: null,
+      findings: [{ severity: "error", line: 2 }],
+    });
+    expect(await run("let (")).toMatchObject({ result: null, findings: [{ severity: "error", line: 1 }] });
+    expect((await run("let f = fn(x) { f(x) }\n1 / 0")).error).toEqual(expect.any(String));
+  });
+
+  it("ends what would never end, and what would grow without end, with an error", async () => {
+    expect((await run("let f = fn(x) { f(x) }\nf(1)")).error).toMatch(/deep/);
+    const endless = "let xs = array.range(0, 100000)\narray.map(xs, fn(x) { array.map(xs, fn(y) { x + y }) })";
+    expect((await run(endless)).error).toMatch(/steps|MB|memory/i);
+  });
+
+  it("refuses private addresses, also in odd spellings", async () => {
+    for (const host of [
+      "127.0.0.1",
+      "localhost",
+      "2130706433",
+      "0x7f.1",
+      "[::1]",
+      "169.254.169.254",
+      "[::ffff:10.0.0.1]",
+      "metadata.google.internal",
+    ]) {
+      const { result } = await run(`let r = requests.get("http://${host}/")\nresult.isOk(r)`);
+      expect([host, result]).toEqual([host, false]);
+    }
+  });
+
+  it("sees the sender's agents and users and nobody else's, and not what its scopes don't open", async () => {
+    const { acme, globex, as } = await anApp();
+    const ada = await anAgent(as(acme), { name: "Ada", lookup_key: "ada" });
+    const script = 'unwrap(agents.get({ agent: "ada" }), null)';
+    const get = async (call: ReturnType<typeof as>) =>
+      (await call("POST", "/api/v1/scripts/run", { script })).body.result;
+    expect(await get(as(acme))).toMatchObject({ id: ada.id, name: "Ada", org: acme });
+    expect(await get(as(globex))).toBeNull();
+    expect(await get(as(acme, { scopes: ["scripts:write"] }))).toBeNull();
+    const list = "unwrap(agents.list({ page_size: 1 })).total_entries";
+    expect((await as(acme)("POST", "/api/v1/scripts/run", { script: list })).body.result).toBe(1);
+    expect((await as(globex)("POST", "/api/v1/scripts/run", { script: list })).body.result).toBe(0);
+  });
+
+  it("runs as a user for a developer, seeing then what that user sees", async () => {
+    const { acme, globex, owners, as, asDeveloper } = await anApp();
+    await anAgent(as(acme));
+    const script = "[viewer.user, unwrap(agents.list()).total_entries]";
+    const seen = async (org: string) =>
+      (await asDeveloper("POST", "/api/v1/scripts/run", { script, run_as_user: owners[org] })).body.result;
+    expect(await seen(acme)).toEqual([owners[acme], 1]);
+    expect(await seen(globex)).toEqual([owners[globex], 0]);
+  });
+
+  it("takes one identity, and only one that is there for the sender", async () => {
+    const { acme, globex, owners, as } = await anApp();
+    const ask = async (body: object) => {
+      const { status, body: answer } = await as(acme)("POST", "/api/v1/scripts/run", { script: "1", ...body });
+      return [status, answer.error?.fields?.[0].field];
+    };
+    const agent = (await anAgent(as(globex))).id;
+    expect(await ask({ run_as_user: owners[acme], run_as_agent: agent })).toEqual([422, "run_as_agent"]);
+    expect(await ask({ run_as_user: owners[globex] })).toEqual([422, "run_as_user"]);
+    expect(await ask({ run_as_agent: agent })).toEqual([422, "run_as_agent"]);
+    expect(await ask({ run_as_user: owners[acme] })).toEqual([200, undefined]);
+  });
+});
+
+describe("POST /api/v1/scripts/validate", () => {
+  it("answers 200 with findings that say where, and what was meant", async () => {
+    const { acme, as } = await anApp();
+    const { body } = await as(acme)("POST", "/api/v1/scripts/validate", { script: "let total = 1\ntotl + 1" });
+    expect(body).toMatchObject({
+      ok: false,
+      valid: false,
+      findings: [{ severity: "error", line: 2, column: 1, end_line: 2, end_column: 5 }],
+    });
+    expect(body.findings[0].message).toMatch(/`totl` is not defined; did you mean `total`\?/);
+    expect((await as(acme)("POST", "/api/v1/scripts/validate", { script: "1 + 1" })).body).toMatchObject({
+      ok: true,
+      findings: [],
+    });
+  });
+});
+
+describe("POST /api/v1/scripts/test", () => {
+  const script = `let lib = import("script:lib")
+test.describe("double", fn() {
+  test.it("doubles", fn() { test.expect(lib.double(2)).toEqual(4) })
+  test.it("is wrong here", fn() { test.expect(lib.double(2)).toEqual(5) })
+})`;
+  it("reports suites and cases, and finds imports in what was sent along", async () => {
+    const { acme, as } = await anApp();
+    const scripts = { lib: "{ double: fn(x) { x * 2 } }" };
+    const { body } = await as(acme)("POST", "/api/v1/scripts/test", { script, scripts });
+    expect(body).toMatchObject({ passed: false, assertion_count: 2 });
+    expect(body.suites).toMatchObject([
+      {
+        name: "double",
+        tests: [
+          { name: "doubles", pass: true },
+          { name: "is wrong here", pass: false },
+        ],
+      },
+    ]);
+  });
+  it("answers 422 with the place for a source that doesn't parse", async () => {
+    const { acme, as } = await anApp();
+    const { status, body } = await as(acme)("POST", "/api/v1/scripts/test", { script: "let x = \n(" });
+    expect([status, body.error.fields[0].field]).toEqual([422, "script"]);
+    expect(body.error.fields[0].message).toMatch(/^line \d+, column \d+: /);
+  });
+});
+
+describe("the language", () => {
+  it("is told to editors and to models, from one table", async () => {
+    const { acme, as } = await anApp();
+    const { body } = await as(acme)("GET", "/api/v1/scripts/language");
+    const names = body.namespaces.map(({ name }: any) => name);
+    expect(names).toEqual(
+      expect.arrayContaining([
+        "requests",
+        "array",
+        "string",
+        "map",
+        "datetime",
+        "math",
+        "result",
+        "email",
+        "jwt",
+        "slack",
+        "log",
+        "test",
+        "agents",
+        "threads",
+        "users",
+      ]),
+    );
+    const { text, headers } = await as(acme)("GET", "/api/v1/scripts/llm.txt");
+    expect(headers.get("Content-Type")).toMatch(/^text\/plain/);
+    for (const { name, functions } of body.namespaces)
+      for (const f of functions) expect(text, name).toContain(f.signature);
+  });
+  it("has no runtime variables yet", async () => {
+    const { acme, as } = await anApp();
+    expect((await as(acme)("GET", "/api/v1/scripts/runtime_env_vars")).body).toEqual({ data: [] });
+  });
+});
+
+describe("through the SDK", () => {
+  it("runs, validates, tests and reads the language", async () => {
+    const { PlatformClient } = await import("@archastro/sdk");
+    const { owners, acme, aToken, publishable_key } = await anApp();
+    const { system } = await import("../harness/index.ts");
+    const client = PlatformClient.withToken(publishable_key, (await aToken(owners[acme]!)).access_token, system.base);
+    expect(await client.scripts.run({ script: "$.a + 1", scope: { a: 1 } })).toMatchObject({ result: 2 });
+    expect(await client.scripts.validate({ script: "1" })).toMatchObject({ ok: true });
+    expect(await client.scripts.test({ script: 'test.it("a", fn() { test.expect(1).toBe(1) })' })).toMatchObject({
+      passed: true,
+    });
+    expect((await client.scripts.language()).languageId).toEqual(expect.any(String));
+    expect(new TextDecoder().decode((await client.scripts.llmTxt()).content)).toContain("requests.get");
+    expect(await client.scripts.runtimeEnvVars()).toEqual({ data: [] });
+  });
+});
+
+it("is closed to a token without the scope", async () => {
+  const { acme, owners, aToken } = await anApp();
+  const { access_token } = await aToken(owners[acme]!, ["scripts:read"]);
+  expect((await caller(bearer(access_token))("POST", "/api/v1/scripts/run", { script: "1" })).status).toBe(403);
+});

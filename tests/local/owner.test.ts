@@ -1,0 +1,73 @@
+/** The schema on a server like Neon: its owner may make roles, but is no superuser. */
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createApp, listApps, rotateKey } from "../../lib/local/apps.ts";
+import type { Database } from "../../lib/local/neon.ts";
+import { openPostgres } from "../../lib/local/postgres.ts";
+import { migrate } from "../../lib/local/schema.ts";
+
+const url = process.env.DATABASE_URL;
+const name = `agentry_owner_test_${randomBytes(5).toString("hex")}`;
+
+describe.runIf(url)("an owner with CREATEROLE and no more", () => {
+  let server: Database;
+  let owned: Database;
+
+  beforeAll(async () => {
+    server = await openPostgres(url!);
+    const password = randomBytes(12).toString("hex");
+    await server.exec(`create role ${name} login createrole nosuperuser password '${password}'`);
+    // Where an earlier database of the server has made them, they are there already, and somebody must hand them on.
+    await server.exec(`do $$ begin
+      if exists (select from pg_roles where rolname = 'agentry_owner') then
+        grant agentry_owner, agentry_api to ${name} with admin option;
+      end if; end $$`);
+    await server.exec(`create database ${name} owner ${name}`);
+    const own = new URL(url!);
+    Object.assign(own, { username: name, password, pathname: name });
+    owned = await openPostgres(own.href);
+  });
+  afterAll(async () => {
+    await owned?.close();
+    await server.exec(`drop database if exists ${name} with (force)`);
+    await server.exec(`drop role if exists ${name}`);
+    await server.close();
+  });
+
+  it("applies the schema once, however often and concurrently it is asked", async () => {
+    const all = await Promise.all([migrate(owned), migrate(owned), migrate(owned)]);
+    expect(all.flat()).toEqual([1]);
+    expect(await migrate(owned)).toEqual([]);
+  });
+
+  it("makes apps that row security keeps apart, also from the owner", async () => {
+    const { app_id } = await createApp(owned, "One");
+    await createApp(owned, "Two");
+    expect((await listApps(owned)).map((app) => app.name)).toEqual(["Two", "One"]);
+    const [row] = await owned
+      .run(
+        "agentry_owner",
+        [
+          {
+            query:
+              "select set_config('app.app_id', $1, true), set_config('app.sandbox_id', '-', true), set_config('app.org_id', '*', true)",
+            params: [app_id],
+          },
+          { query: "select count(*)::int from data.keys", params: [] },
+        ],
+        { batch: true },
+      )
+      .then((results) => results[1]!.rows);
+    expect(row).toEqual(["2"]);
+    expect(await rotateKey(owned, app_id, false)).toMatch(/^sk_live_/);
+  });
+
+  it("serves as agentry_api, which sees nothing before it has entered", async () => {
+    const [result] = await owned.run(
+      "agentry_api",
+      [{ query: "select current_user, (select count(*) from data.keys)", params: [] }],
+      { batch: false },
+    );
+    expect(result!.rows).toEqual([["agentry_api", "0"]]);
+  });
+});
