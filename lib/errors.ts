@@ -79,3 +79,15 @@ export const refused = (code: string, message: string) => new ApiError(409, code
 /** 422: every fault of an input at once, each naming its field; never the value that was sent. */
 export const invalid = (...fields: FieldError[]) =>
   new ApiError(422, "validation_failed", "The request has faults; each is listed with its field.", fields);
+
+/** 503: the database is out of reach for the moment. The cause is for the log. */
+export function unavailable(cause: unknown) {
+  console.error(JSON.stringify({ unavailable: String(cause) }));
+  return new ApiError(
+    503,
+    "unavailable",
+    "The service is out of reach for a moment. Try again; a request that makes something, with the same Idempotency-Key.",
+    [],
+    { "Retry-After": "1" },
+  );
+}

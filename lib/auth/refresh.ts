@@ -33,7 +33,9 @@ export async function parseRefreshToken(roots: string, token: string): Promise<R
   if (!body || !tag || !isCanonical(body) || !isCanonical(tag)) return null;
   const text = new TextDecoder().decode(base64url.decode(body));
   if (!(await verifyMac(roots, text, base64url.decode(tag) as Uint8Array<ArrayBuffer>))) return null;
-  const [app, sandbox, org, family, generation] = text.split(".") as [string, string, string, string, string];
+  const parts = text.split(".") as [string, string, string, string, string];
+  const [app, sandbox, org, family, generation] = parts;
+  if (parts.length !== 5 || !/^(0|[1-9]\d{0,8})$/.test(generation)) return null;
   if (!isId("app", app) || !isId("org", org) || !isId("token_family", family)) return null;
   if (sandbox !== NONE && !isId("sandbox", sandbox)) return null;
   return { app, sandbox: sandbox as RefreshToken["sandbox"], org, family, generation: Number(generation) };

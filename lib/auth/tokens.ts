@@ -88,7 +88,7 @@ const claims = v.object({
   jti: id("token"),
   scope: v.string(),
   iat: v.number(),
-  exp: v.number(),
+  exp: v.pipe(v.number(), v.finite()),
   sandbox: v.optional(id("sandbox")),
 });
 

@@ -1,13 +1,23 @@
 import { NeonDbError } from "@neondatabase/serverless";
-import { conflict, forbidden, insufficientScope, invalid, unauthenticated } from "../errors.ts";
+import { conflict, forbidden, insufficientScope, invalid, unauthenticated, unavailable } from "../errors.ts";
 
 /** What the database refused, if it was the database: its SQLSTATE, the constraint and the reason raised. */
 export const refusal = (error: unknown) =>
   error instanceof NeonDbError ? { code: error.code, constraint: error.constraint ?? "", reason: error.message } : null;
 
-/** What `app.enter_…` raised, as the refusal it stands for; anything else as it is. */
+/** SQLSTATE classes of what passes: a connection lost, a conflict to be tried again, no room, a server going down. */
+const PASSING = /^(08|40|53|57)/;
+
+/**
+ * Whether the transaction came to nothing because of another: a row that it hangs on was deleted under it, or the two
+ * held each other up. Run again, it sees what the other did.
+ */
+export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
+
+/** What `app.enter_…` raised, as the refusal it stands for; what passes, as a 503; anything else as it is. */
 export function asLiveness(error: unknown, permission: string): unknown {
   const raised = refusal(error);
+  if (raised && (!raised.code || PASSING.test(raised.code))) return unavailable(error);
   if (raised?.code === "AE401") return unauthenticated();
   if (raised?.code !== "AE403") return error;
   return raised.reason === "org_suspended"

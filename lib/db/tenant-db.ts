@@ -23,7 +23,7 @@ import {
   type UpdateObject,
 } from "kysely";
 import { type Id, newId } from "../ids.ts";
-import { asLiveness } from "./errors.ts";
+import { asLiveness, lostRace } from "./errors.ts";
 import type { Connection } from "./neon.ts";
 import { owns } from "./owns.ts";
 import { type Database, type Metadata, NONE, type None, type TenantTable } from "./schema.ts";
@@ -91,6 +91,8 @@ export type Telling = {
 
 /** An idempotency key on its way: it commits with the first write of the request, or not at all. */
 export type IdempotencyKey = { subject: string; key: string; fingerprint: Uint8Array; row_id: string };
+/** What a keyed write ends with: whether it made its row is noted, and if not, the key is taken back. */
+type Settle = { table: TenantTable; row_id: string; release: CompiledQuery };
 
 export class TenantDb {
   readonly tenant: Tenant;
@@ -98,6 +100,7 @@ export class TenantDb {
   readonly #door: Door;
   readonly #mode: "read" | "write";
   readonly #before: CompiledQuery[];
+  readonly #settle: Settle | null;
   readonly #kysely: Kysely<Database>;
 
   constructor(
@@ -106,12 +109,14 @@ export class TenantDb {
     tenant: Tenant,
     mode: "read" | "write",
     before: CompiledQuery[] = [],
+    settle: Settle | null = null,
   ) {
     this.tenant = tenant;
     this.#connection = connection;
     this.#door = door;
     this.#mode = mode;
     this.#before = before;
+    this.#settle = settle;
     this.#kysely = new Kysely<Database>({
       dialect: {
         createAdapter: () => new PostgresAdapter(),
@@ -137,22 +142,39 @@ export class TenantDb {
     });
   }
 
-  /** One round trip: the door, what narrows it, then the statements. */
+  /** One round trip: the door, what narrows it, then the statements, and what settles them. A lost race: another. */
   async #run(queries: readonly CompiledQuery[]) {
+    const all = [this.#door.enter, ...this.#before, ...queries, ...this.#settling()];
     try {
-      const [entered, ...results] = await this.#connection([this.#door.enter, ...this.#before, ...queries], this.#mode);
+      const [entered, ...results] = await this.#connection(all, this.#mode).catch((error) => {
+        if (!lostRace(error)) throw error;
+        return this.#connection(all, this.#mode);
+      });
       if ((entered?.rows[0] as { stale?: boolean } | undefined)?.stale) this.#door.onStale();
-      return results.slice(this.#before.length);
+      return results.slice(this.#before.length, this.#before.length + queries.length);
     } catch (error) {
       throw asLiveness(error, this.#door.permission);
     }
   }
 
-  #with(change: { tenant?: Tenant; mode?: "read" | "write"; before?: CompiledQuery[] }): TenantDb {
-    return new TenantDb(this.#connection, this.#door, change.tenant ?? this.tenant, change.mode ?? this.#mode, [
-      ...this.#before,
-      ...(change.before ?? []),
-    ]);
+  /** The row is looked for where the write went; the key lies where the door leads, so it is gone through again. */
+  #settling(): CompiledQuery[] {
+    if (!this.#settle) return [];
+    const { table, row_id, release } = this.#settle;
+    const row = this.selectFrom(table).where("id" as never, "=", row_id as never);
+    const note = sql`select set_config('app.made', exists ${row.select("id" as never)}::text, true)`;
+    return [note.compile(this.#kysely), this.#door.enter, release];
+  }
+
+  #with(change: { tenant?: Tenant; mode?: "read" | "write"; before?: CompiledQuery[]; settle?: Settle }): TenantDb {
+    return new TenantDb(
+      this.#connection,
+      this.#door,
+      change.tenant ?? this.tenant,
+      change.mode ?? this.#mode,
+      [...this.#before, ...(change.before ?? [])],
+      change.settle ?? this.#settle,
+    );
   }
 
   /** The tenant's rows of a table, to select from or, with `.selectAll().as(…)`, to join. */
@@ -249,9 +271,16 @@ export class TenantDb {
     });
   }
 
-  /** This database, whose next write commits together with an idempotency key. */
-  keyed(key: IdempotencyKey): TenantDb {
-    return this.#with({ before: [this.insertInto("idempotency_keys", key).compile() as CompiledQuery] });
+  /** This database, whose next write commits together with an idempotency key, if it makes its row of the table. */
+  keyed(table: TenantTable, key: IdempotencyKey): TenantDb {
+    const release = this.deleteFrom("idempotency_keys")
+      .where("subject", "=", key.subject)
+      .where("key", "=", key.key)
+      .where(sql<boolean>`current_setting('app.made') = 'false'`);
+    return this.#with({
+      before: [this.insertInto("idempotency_keys", key).compile() as CompiledQuery],
+      settle: { table, row_id: key.row_id, release: release.compile() },
+    });
   }
 
   /** This database for a write that must not be read-only, whatever the request's method. */

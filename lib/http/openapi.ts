@@ -129,7 +129,7 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
     parameters.push({
       in: "header",
       name: "Idempotency-Key",
-      description: "The same key makes one row, however often and however concurrently it is sent. Kept for 24 hours.",
+      description: "The same key makes one row, however often and concurrently it is sent, for 24 hours.",
       schema: { type: "string", minLength: 1, maxLength: 255 },
     });
   }
@@ -142,6 +142,7 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
     responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
     responses[422] ??= problemResponse("Faults of the input, each with its field");
   }
+  if (operation.security.length) responses[503] ??= problemResponse("The database is out of reach for a moment");
   responses[413] ??= problemResponse("The body is over 8,000,000 bytes");
   if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");
 }

@@ -26,6 +26,7 @@ const types: Record<number, string> = {
   404: "not_found",
   409: "conflict",
   422: "validation_failed",
+  503: "unavailable",
 };
 
 /** The answer to a refusal. `instance` names the request, not the address, so that foreign and absent stay equal. */

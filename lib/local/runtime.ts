@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import { Cron } from "croner";
 import { type BuildOptions, type BuildResult, build, context } from "esbuild";
-import { convertV4MiniflareOptions, Miniflare } from "miniflare";
+import { convertV4MiniflareOptions, Miniflare, Response as MiniflareResponse } from "miniflare";
 import { experimental_readRawConfig, unstable_getMiniflareWorkerOptions } from "wrangler";
 import type { Bindings } from "../env.ts";
 
@@ -22,10 +22,18 @@ export type RuntimeOptions = {
   alias?: Record<string, string>;
   /** Opens a socket of its own to each Worker, past the router: for measuring. */
   direct?: boolean;
+  /** Answers what the Workers fetch from outside this machine, in the place of the internet: for tests. */
+  outbound?: (request: Request) => Promise<Response> | Response;
   /** Rebuilds on change and tells how long it took. */
   onReload?: (ms: number) => void;
 };
-export type Runtime = { url: URL; directUrl(group: string): Promise<URL>; close(): Promise<void> };
+export type Runtime = {
+  url: URL;
+  directUrl(group: string): Promise<URL>;
+  /** Runs what the crons would, now. */
+  fireCrons(): Promise<void>;
+  close(): Promise<void>;
+};
 
 type Env = { name: string; main: string; routes?: ({ pattern: string } | string)[]; triggers?: { crons?: string[] } };
 /** What wrangler reads of an environment, in the shape that convertV4MiniflareOptions takes. */
@@ -75,6 +83,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
           (typeof route === "string" ? route : route.pattern).replace(/^[^/]+/, "*"),
         ),
         bindings: { ...worker.bindings, ...secrets, JWKS: MINTS.has(group) ? secrets.JWKS : PUBLIC_JWKS },
+        ...(options.outbound && { outboundService: outside(options.outbound) }),
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
     });
@@ -93,21 +102,25 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const reloads = options.onReload
     ? await watch(groups, options.onReload, keep, () => miniflare.setOptions(settings()))
     : [];
-  const running = new Set<Promise<unknown>>();
+  const running = new Set<Promise<void>>();
   const fire = (name: string, cron: string) => {
     const run = (async () => {
       const worker = (await miniflare.getWorker(name)) as unknown as Scheduled;
       await worker.scheduled({ cron });
-    })().catch((error) => console.error(`cron of ${name}:`, error));
+    })()
+      .catch((error) => console.error(`cron of ${name}:`, error))
+      .finally(() => running.delete(run));
     running.add(run);
-    void run.then(() => running.delete(run));
+    return run;
   };
-  const crons = groups.flatMap(([, { name, triggers }]) =>
-    (triggers?.crons ?? []).map((cron) => new Cron(cron, { unref: true }, () => fire(name, cron))),
-  );
+  const scheduled = groups.flatMap(([, { name, triggers }]) => (triggers?.crons ?? []).map((cron) => ({ name, cron })));
+  const crons = scheduled.map(({ name, cron }) => new Cron(cron, { unref: true }, () => fire(name, cron)));
   return {
     url,
     directUrl: async (group) => miniflare.unsafeGetDirectURL(groups.find(([name]) => name === group)![1].name),
+    fireCrons: async () => {
+      await Promise.all(scheduled.map(({ name, cron }) => fire(name, cron)));
+    },
     close: async () => {
       for (const cron of crons) cron.stop();
       await Promise.all(running);
@@ -116,6 +129,18 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
     },
   };
 }
+
+/** The database is on this machine, and is asked as ever. Miniflare has a Request and a Response of its own. */
+const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (asked: Request) => {
+  const { method, url } = asked;
+  const body = ["GET", "HEAD"].includes(method) ? null : await asked.arrayBuffer();
+  const request = new Request(url, { method, headers: [...asked.headers], body });
+  const answered = await (new URL(url).hostname === "127.0.0.1" ? fetch(request) : answer(request));
+  return new MiniflareResponse(await answered.arrayBuffer(), {
+    status: answered.status,
+    headers: [...answered.headers],
+  });
+};
 
 /** Rebuilds a Worker when a file of it changes; changes that come together reload once. */
 async function watch(

@@ -3,7 +3,7 @@ import { exportJWK, generateKeyPair } from "jose";
 import { createApp } from "../../lib/local/apps.ts";
 import { serveNeon } from "../../lib/local/neon.ts";
 import { openPglite } from "../../lib/local/pglite.ts";
-import { type Runtime, startRuntime } from "../../lib/local/runtime.ts";
+import { type Runtime, type RuntimeOptions, startRuntime } from "../../lib/local/runtime.ts";
 import { migrate } from "../../lib/local/schema.ts";
 
 /** A signing key of this run. */
@@ -25,10 +25,15 @@ export async function ownSystem() {
   let trips = 0;
   endpoint.server.on("request", () => trips++);
   const runtimes: Runtime[] = [];
-  const start = async (keys: Awaited<ReturnType<typeof newSigningKey>>[], roots: string[]): Promise<string> => {
+  const start = async (
+    keys: Awaited<ReturnType<typeof newSigningKey>>[],
+    roots: string[],
+    options: Partial<RuntimeOptions> = {},
+  ): Promise<string> => {
     const open = keys.map(({ d: _, ...key }) => key);
     const runtime = await startRuntime({
       port: 0,
+      ...options,
       secrets: {
         ISSUERS: "http://agentry.test",
         DATABASE_URL: endpoint.url("agentry_api"),
@@ -42,6 +47,11 @@ export async function ownSystem() {
   };
   return {
     start,
+    database,
+    url: endpoint.url("agentry_api"),
+    fireCrons: async () => {
+      for (const runtime of runtimes) await runtime.fireCrons();
+    },
     trips: () => trips,
     newApp: () => createApp(database, "Own"),
     close: async () => {

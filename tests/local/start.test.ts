@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openPostgres } from "../../lib/local/postgres.ts";
 import { bearer, developer } from "../harness/index.ts";
 
 const root = resolve(import.meta.dirname, "../..");
@@ -125,6 +126,24 @@ describe("npm start", { timeout: 120_000 }, () => {
     for (const { slug } of body.data) found.add(slug);
     expect(answered.filter((slug) => !found.has(slug))).toEqual([]);
     expect(await stop(started)).toBe(0);
+  });
+
+  it.runIf(process.env.DATABASE_URL)("puts a real PostgreSQL in the place of the embedded one", async () => {
+    const name = `agentry_start_${Math.random().toString(36).slice(2)}`;
+    const server = await openPostgres(process.env.DATABASE_URL!);
+    await server.exec(`create database ${name}`);
+    const url = new URL(process.env.DATABASE_URL!);
+    url.pathname = name;
+    try {
+      const started = await start({ DATABASE_URL: url.href });
+      const { base_url } = await credentials();
+      expect(await (await fetch(`${base_url}/readyz`)).json()).toEqual({ status: "ok" });
+      expect((await (await orgs())({ name: "Acme", slug: "acme", domain: "acme.example" })).status).toBe(201);
+      expect(await stop(started)).toBe(0);
+    } finally {
+      await server.exec(`drop database ${name} with (force)`);
+      await server.close();
+    }
   });
 
   it("says in a sentence that the port is taken", async () => {

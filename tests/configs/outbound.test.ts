@@ -1,0 +1,73 @@
+/** A script's requests as they leave the Worker, the internet being a function of this test. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { bearer, type Call, caller } from "../harness/index.ts";
+import { newRoot, newSigningKey, ownSystem } from "../harness/own.ts";
+
+let own: Awaited<ReturnType<typeof ownSystem>>;
+let ask: Call;
+const left: { method: string; url: string; headers: Record<string, string>; body: string }[] = [];
+
+async function internet(request: Request): Promise<Response> {
+  const { method, url } = request;
+  left.push({ method, url, headers: Object.fromEntries(request.headers), body: await request.text() });
+  const { pathname } = new URL(url);
+  if (pathname === "/inward")
+    return new Response(null, { status: 302, headers: { Location: "http://127.0.0.1:1/secret" } });
+  if (pathname === "/away")
+    return new Response(null, { status: 307, headers: { Location: "https://other.example/there" } });
+  if (pathname === "/large") return new Response("x".repeat(1_500_000));
+  if (pathname === "/error") return Response.json({ fault: true }, { status: 500 });
+  return Response.json({ method, pathname, n: 1.5 });
+}
+
+beforeAll(async () => {
+  own = await ownSystem();
+  const base = await own.start([await newSigningKey("one")], [newRoot()], { outbound: internet });
+  const { secret_key } = await own.newApp();
+  ask = caller(bearer(secret_key), base);
+});
+afterAll(() => own.close());
+
+const run = async (script: string) => {
+  left.length = 0;
+  return (await ask("POST", "/api/v1/scripts/run", { script })).body;
+};
+
+it("reaches a public address, and reads JSON", async () => {
+  const { result, error } = await run(
+    'let r = requests.post("https://api.example.com/v1/x", { body: { a: 1 }, query: { q: "ä b" }, headers: { "X-K": "v" } })\n[r.status, r.body.pathname, r.body.n]',
+  );
+  expect(error).toBeNull();
+  expect(result).toEqual([200, "/v1/x", 1.5]);
+  expect(left).toMatchObject([{ method: "POST", body: '{"a":1}' }]);
+  const sent = new URL(left[0]!.url);
+  expect([sent.origin, sent.pathname, sent.searchParams.get("q")]).toEqual(["https://api.example.com", "/v1/x", "ä b"]);
+  expect(left[0]!.headers["x-k"]).toBe("v");
+});
+
+it("sends none of the service's own credentials along", async () => {
+  await run('requests.get("https://api.example.com/")');
+  expect(JSON.stringify(left)).not.toMatch(/sk_live|authorization|neon/i);
+});
+
+it("answers a failing status as a result that says so", async () => {
+  expect((await run('requests.get("https://api.example.com/error").status')).result).toBe(500);
+});
+
+it("follows a redirect to a public address without the credentials, and never one inward", async () => {
+  const away = 'requests.get("https://api.example.com/away", { headers: { Authorization: "Bearer s" } }).status';
+  expect((await run(away)).result).toBe(200);
+  expect(left.map(({ url }) => url)).toEqual(["https://api.example.com/away", "https://other.example/there"]);
+  expect([left[0]!.headers.authorization, left[1]!.headers.authorization]).toEqual(["Bearer s", undefined]);
+  expect((await run('result.isOk(requests.get("https://api.example.com/inward"))')).result).toBe(false);
+  expect(left).toHaveLength(1);
+});
+
+it("reads no more than a megabyte, and makes no more than fifty calls", async () => {
+  expect((await run('result.isOk(requests.get("https://api.example.com/large"))')).result).toBe(false);
+  const { error } = await run(
+    'array.map(array.range(0, 60), fn(i) { requests.get("https://api.example.com/" + i).status })',
+  );
+  expect(error).toMatch(/50/);
+  expect(left.length).toBeLessThanOrEqual(50);
+});
