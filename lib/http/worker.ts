@@ -7,6 +7,7 @@ import type { Env } from "./router.ts";
 
 const MAX_BODY_BYTES = 8_000_000;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+const EXPOSED = ["Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"];
 
 /**
  * A Worker: the outer app around a group's routers, the same for all. It gives every answer a request id, speaks
@@ -21,11 +22,16 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
     const requestId = asked && /^[\w-]{8,64}$/.test(asked) ? asked : crypto.randomUUID();
     c.set("requestId", requestId);
     await next();
-    c.res.headers.set("X-Request-Id", requestId);
-    if (!c.res.headers.has("Cache-Control")) c.res.headers.set("Cache-Control", "no-store");
-    c.res.headers.set("X-Content-Type-Options", "nosniff");
+    // Once there is an answer: headers set before it make Hono build every answer twice.
+    const { headers } = c.res;
+    headers.set("X-Request-Id", requestId);
+    if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
+    headers.set("X-Content-Type-Options", "nosniff");
+    headers.set("Access-Control-Allow-Origin", "*");
+    headers.set("Access-Control-Expose-Headers", EXPOSED.join(","));
   });
-  app.use(
+  app.options(
+    "*",
     cors({
       origin: "*",
       allowMethods: METHODS,
@@ -37,7 +43,6 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
         "x-archastro-api-key",
         "x-api-key",
       ],
-      exposeHeaders: ["Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
       maxAge: 86_400,
     }),
   );

@@ -5,7 +5,7 @@ import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, notFound, refused } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
-import type { UserRow } from "../users/schema.ts";
+import type { NamedUserRow } from "../users/schema.ts";
 import { DAY_S, type FamilyRow, type MintToken, type PersonalToken, type TokenRow } from "./schema.ts";
 
 /** How long a sign-in can be kept up by refreshing: 30 days from the last time, or the token's own life. */
@@ -204,7 +204,7 @@ export async function getToken(db: TenantDb, user: Id<"user">, id: Id<"token">):
 export type Rotated = {
   family: FamilyRow;
   token: TokenRow;
-  user: UserRow & { org_name: string | null; org_slug: string | null };
+  user: NamedUserRow;
 };
 
 /**

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { FULL_ACCESS, isScope } from "../auth/permissions.ts";
 import type { Database } from "../db/schema.ts";
 import { text } from "../http/valid.ts";
-import { toUser, user } from "../users/schema.ts";
+import { type NamedUserRow, toUser, user } from "../users/schema.ts";
 
 export const DEFAULT_LIFETIME_S = 3600;
 const MIN_LIFETIME_S = 60;
@@ -122,7 +122,7 @@ export const toAuthTokens = (
     refresh_token,
     expires_in,
   }: { access_token: string; refresh_token: string | null; expires_in: number },
-  row: Parameters<typeof toUser>[0],
+  row: NamedUserRow,
 ): v.InferOutput<typeof authTokens> => ({
   token: access_token,
   refresh_token: refresh_token!,

@@ -5,7 +5,7 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import { containing, windowOf } from "../paging.ts";
-import type { CreateUser, CurrentUserRow, ListUsers, Profile, UpdateUser, UserRow } from "./schema.ts";
+import type { CreateUser, ListUsers, NamedUserRow, Profile, UpdateUser, UserRow } from "./schema.ts";
 
 /** What the feed says of a user: read by the org's admins and by that user. */
 const about = {
@@ -61,7 +61,7 @@ export async function getUser(db: TenantDb, id: Id<"user">): Promise<UserRow> {
 }
 
 /** The user with the names of app, sandbox and org around it. */
-export async function getCurrentUser(db: TenantDb, id: Id<"user">): Promise<CurrentUserRow> {
+export async function getCurrentUser(db: TenantDb, id: Id<"user">): Promise<NamedUserRow> {
   const row = await db
     .selectFrom("users")
     .innerJoin(db.selectFrom("apps").selectAll().as("app"), "app.id", "users.app_id")

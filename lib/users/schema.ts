@@ -59,7 +59,7 @@ export type ListUsers = v.InferOutput<typeof listUsersQuery>;
 export type UserRow = Selectable<Database["users"]>;
 
 const nullable = v.nullable(v.string());
-export const user = v.strictObject({
+const person = {
   id: v.string(),
   app: v.string(),
   app_name: nullable,
@@ -74,13 +74,25 @@ export const user = v.strictObject({
   alias: nullable,
   is_system_user: v.boolean(),
   metadata: v.record(v.string(), v.unknown()),
-  created_by_agent_user: nullable,
-  created_by_developer: nullable,
-  created_by_org: nullable,
-  created_by_team: nullable,
-  created_by_user: nullable,
+};
+
+export const user = v.strictObject({
+  ...person,
+  created_by_agent_user: v.null(),
+  created_by_developer: v.null(),
+  created_by_org: v.null(),
+  created_by_team: v.null(),
+  created_by_user: v.null(),
 });
 export const userPage = pageOf(user);
+
+/** A user, with the names of what is around it where they were loaded. */
+export type NamedUserRow = UserRow & {
+  app_name?: string;
+  sandbox_name?: string | null;
+  org_name?: string | null;
+  org_slug?: string | null;
+};
 
 /** The role as the wire shows it. */
 export function toOrgRole(role: Role | null): "admin" | "member" | "viewer" | null {
@@ -88,15 +100,12 @@ export function toOrgRole(role: Role | null): "admin" | "member" | "viewer" | nu
   return role === "billing" ? "viewer" : role;
 }
 
-/** The user as the API shows it; names of what is around it are null where they weren't loaded. */
-export const toUser = (
-  row: UserRow & { org_name?: string | null; org_slug?: string | null },
-): v.InferOutput<typeof user> => ({
+const toPerson = (row: NamedUserRow) => ({
   id: row.id,
   app: row.app_id,
-  app_name: null,
+  app_name: row.app_name ?? null,
   sandbox: real(row.sandbox_id),
-  sandbox_name: null,
+  sandbox_name: row.sandbox_name ?? null,
   org: real(row.org_id),
   org_name: row.org_name ?? null,
   org_slug: row.org_slug ?? null,
@@ -106,6 +115,11 @@ export const toUser = (
   alias: row.alias,
   is_system_user: row.is_system_user,
   metadata: row.metadata,
+});
+
+/** The user as the API shows it. */
+export const toUser = (row: NamedUserRow): v.InferOutput<typeof user> => ({
+  ...toPerson(row),
   created_by_agent_user: null,
   created_by_developer: null,
   created_by_org: null,
@@ -114,50 +128,18 @@ export const toUser = (
 });
 
 export const currentUser = v.strictObject({
-  id: v.string(),
-  app: v.string(),
-  app_name: nullable,
-  sandbox: nullable,
-  sandbox_name: nullable,
-  org: nullable,
-  org_name: nullable,
-  org_slug: nullable,
+  ...person,
   org_kind: v.nullable(v.literal("company")),
-  org_role: v.nullable(v.picklist(["admin", "member", "viewer"])),
-  email: nullable,
-  name: nullable,
-  alias: nullable,
-  is_system_user: v.boolean(),
-  metadata: v.record(v.string(), v.unknown()),
   notification_settings: v.record(v.string(), v.unknown()),
   profile_picture: v.null(),
-  timezone: nullable,
+  timezone: v.null(),
   effective_access: v.null(),
 });
 
-export type CurrentUserRow = UserRow & {
-  app_name: string;
-  sandbox_name: string | null;
-  org_name: string | null;
-  org_slug: string | null;
-};
-
-export const toCurrentUser = (row: CurrentUserRow): v.InferOutput<typeof currentUser> => ({
-  id: row.id,
-  app: row.app_id,
-  app_name: row.app_name,
-  sandbox: real(row.sandbox_id),
-  sandbox_name: row.sandbox_name,
-  org: real(row.org_id),
-  org_name: row.org_name,
-  org_slug: row.org_slug,
+/** The user as it sees itself. */
+export const toCurrentUser = (row: NamedUserRow): v.InferOutput<typeof currentUser> => ({
+  ...toPerson(row),
   org_kind: real(row.org_id) && "company",
-  org_role: toOrgRole(row.role),
-  email: row.email,
-  name: row.name,
-  alias: row.alias,
-  is_system_user: row.is_system_user,
-  metadata: row.metadata,
   notification_settings: {},
   profile_picture: null,
   timezone: null,
