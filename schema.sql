@@ -72,12 +72,6 @@ language sql immutable set search_path = '' as $$
     from merged
 $$;
 
--- The role as the wire shows it.
-create function app.org_role(role text) returns text
-language sql immutable set search_path = '' as $$
-  select case when role in ('owner', 'admin') then 'admin' when role in ('billing', 'viewer') then 'viewer' else role end
-$$;
-
 -- ---------------------------------------------------------------------------------------------------------
 -- Tables
 
@@ -380,11 +374,20 @@ begin
   if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
 end $$;
 
+-- A sandbox past its end is over at once, not when it is swept.
+create function app.check_sandbox(app text, sandbox text) returns void
+language plpgsql volatile set search_path = '' as $$
+begin
+  perform from data.sandboxes s where s.app_id = app and s.sandbox_id = sandbox and s.expires_at <= now();
+  if found then raise 'sandbox_expired' using errcode = 'AE401'; end if;
+end $$;
+
 create function app.enter_token(app text, sandbox text, org text, usr text, jti text, roles text[], beside bytea default null)
 returns boolean language plpgsql volatile set search_path = '' as $$
 declare t record;
 begin
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select k.revoked_at is null and f.revoked_at is null and k.expires_at > now() as live,
          u.id is not null as is_user, u.role, o.status,
          k.last_used_at is null or k.last_used_at < now() - interval '1 minute' as stale
@@ -405,7 +408,8 @@ begin
   end if;
   -- The role is read now, not when the token was made: a demotion takes effect on the next request.
   if (t.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
-  perform set_config('app.org_role', app.org_role(t.role), true);
+  perform set_config('app.org_role', case when t.role in ('owner', 'admin') then 'admin'
+    when t.role in ('billing', 'viewer') then 'viewer' else t.role end, true);
   return t.stale;
 end $$;
 
@@ -414,6 +418,7 @@ returns boolean language plpgsql volatile set search_path = '' as $$
 declare k record;
 begin
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', '-', true);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select s.last_used_at is null or s.last_used_at < now() - interval '1 minute' as stale into k
     from data.keys s where s.app_id = app and s.sandbox_id = sandbox and s.hash = key_hash and s.type = 'secret'
      and s.revoked_at is null and (s.expires_at is null or s.expires_at > now());
@@ -429,6 +434,7 @@ returns void language plpgsql volatile set search_path = '' as $$
 declare f record;
 begin
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select o.status, s.revoked_at is null and s.expires_at > now() as live into f
     from data.token_families s
     join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (s.app_id, s.sandbox_id, s.org_id, s.user_id)

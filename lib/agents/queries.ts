@@ -2,6 +2,7 @@ import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { firstAcl, nextAcl, type Person, passes } from "../auth/acl.ts";
 import type { Viewer } from "../auth/allow.ts";
 import { asConflict } from "../db/errors.ts";
+import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { forbidden, invalid, notFound } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
@@ -133,7 +134,7 @@ export async function updateAgent(db: TenantDb, viewer: Viewer, name: string, bo
     .selectFrom("users")
     .select(["id", "org_id"])
     .where("id", "=", user ?? ("" as Id<"user">));
-  if (org) change = change.where("org_id", "=", org);
+  if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (user) {
     change = change
       .where(mayOwnFor(viewer, user))
@@ -155,7 +156,9 @@ export async function updateAgent(db: TenantDb, viewer: Viewer, name: string, bo
   if (row) return row;
   if (!found) throw notFound("agent");
   if (!writable) throw readOnly();
-  if (org && org !== found.org_id) throw noSuch("org");
+  if (org !== undefined && (org ?? NONE) !== found.org_id) {
+    throw invalid({ field: "org", message: "can't be changed: an agent stays in its org" });
+  }
   if (user && owned?.org_id !== found.org_id) throw noSuch("user");
   throw notTheirs();
 }

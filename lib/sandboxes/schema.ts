@@ -13,6 +13,7 @@ const moment = v.pipe(
   v.string(),
   v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z"),
   v.check(isMoment, "must be a time that the calendar has"),
+  v.check((text) => !isMoment(text) || Date.parse(text) > Date.now(), "must be in the future"),
   v.transform((text) => new Date(text).toISOString()),
 );
 function isMoment(text: string): boolean {

@@ -114,18 +114,28 @@ describe("what every statement carries", () => {
     const { db, asked } = aDb({ kind: "app", app, sandbox: "-" });
     await db.within(org).selectFrom("agents").selectAll().execute();
     await db.inside(newId("sandbox")).selectFrom("orgs").selectAll().execute();
-    expect(asked.map(([, second]) => second)).toEqual(["select app.within($1, $2)", "select app.within($1, '*')"]);
+    expect(asked.map(([, second]) => second)).toEqual(["select app.within($1, $2)", "select app.within($1, $2)"]);
   });
   it("the idempotency key before the narrowing: it belongs to who asks, not to what is made", async () => {
     const { db, asked } = aDb({ kind: "app", app, sandbox: "-" });
     const key = { subject: "app", key: "k", fingerprint: new Uint8Array(), row_id: "x" };
     await db
-      .keyed(key)
+      .keyed("agents", key)
       .within(org)
       .insertInto("agents", { id: newId("agent") })
       .execute();
     expect(asked[0]![1]).toMatch(/^insert into "data"."idempotency_keys"/);
     expect(asked[0]![2]).toBe("select app.within($1, $2)");
+  });
+  it("the idempotency key taken back at the end, through the door again, where no row was made", async () => {
+    const { db, asked } = aDb({ kind: "app", app, sandbox: "-" });
+    const key = { subject: "app", key: "k", fingerprint: new Uint8Array(), row_id: "x" };
+    const rows = await db.keyed("agents", key).batch(db.selectFrom("agents").selectAll());
+    expect(rows).toHaveLength(1);
+    const [made, door, release] = asked[0]!.slice(3);
+    expect(made).toMatch(/^select set_config\('app.made', exists \(select "id" from .*"data"."agents"/);
+    expect(door).toBe("select 'entered' as stale");
+    expect(release).toMatch(/^delete from "data"."idempotency_keys".*current_setting\('app.made'\) = 'false'$/);
   });
 });
 

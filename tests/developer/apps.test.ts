@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { anApp, bearer, caller, developer, must } from "../harness/index.ts";
+
+describe("GET /protected/api/v2/developer/apps", () => {
+  it("lists the key's own app and no other", async () => {
+    await anApp();
+    const { app, asDeveloper } = await anApp();
+    const { data } = await must(asDeveloper("GET", "/protected/api/v2/developer/apps"), 200);
+    expect(data.map(({ id }: { id: string }) => id)).toEqual([app]);
+  });
+});
+
+describe("GET /protected/api/v2/developer/apps/:app_id", () => {
+  it("answers the app's name and settings, and when it was made", async () => {
+    const { app, at, asDeveloper } = await anApp();
+    const body = await must(asDeveloper("GET", at), 200);
+    expect(body).toEqual({
+      id: app,
+      name: "Test",
+      settings: {},
+      created_at: expect.stringMatching(/Z$/),
+      updated_at: expect.stringMatching(/Z$/),
+    });
+  });
+
+  it("takes the key as x-archastro-api-key and as x-api-key too", async () => {
+    const { app, at, secret_key } = await anApp();
+    for (const name of ["x-archastro-api-key", "x-api-key"]) {
+      const { id } = await must(caller({ [name]: secret_key })("GET", at), 200);
+      expect(id).toBe(app);
+    }
+  });
+
+  it("shows another app as it shows one that does not exist", async () => {
+    const { asDeveloper } = await anApp();
+    const other = await anApp();
+    const foreign = await asDeveloper("GET", other.at, undefined, { "X-Request-Id": "the-same-request" });
+    const absent = await asDeveloper("GET", developer("dap_0000000000000000000000"), undefined, {
+      "X-Request-Id": "the-same-request",
+    });
+    expect([foreign.status, foreign.text]).toEqual([404, absent.text]);
+  });
+});
+
+describe("PATCH /protected/api/v2/developer/apps/:app_id", () => {
+  it("renames the app and leaves its settings alone", async () => {
+    const { at, asDeveloper } = await anApp();
+    await must(asDeveloper("PATCH", at, { settings: { theme: "dark" } }), 200);
+    const body = await must(asDeveloper("PATCH", at, { name: "Renamed" }), 200);
+    expect(body).toMatchObject({ name: "Renamed", settings: { theme: "dark" } });
+    expect(await must(asDeveloper("GET", at), 200)).toEqual(body);
+  });
+
+  it("replaces the whole map of settings", async () => {
+    const { at, asDeveloper } = await anApp();
+    await must(asDeveloper("PATCH", at, { settings: { theme: "dark", beta: true } }), 200);
+    const body = await must(asDeveloper("PATCH", at, { settings: { beta: false } }), 200);
+    expect(body.settings).toEqual({ beta: false });
+  });
+
+  it("changes one app and no other", async () => {
+    const { at, asDeveloper } = await anApp();
+    const other = await anApp();
+    await must(asDeveloper("PATCH", at, { name: "Renamed" }), 200);
+    const { name } = await must(other.asDeveloper("GET", other.at), 200);
+    expect(name).toBe("Test");
+  });
+
+  it("moves updated_at", async () => {
+    const { at, asDeveloper } = await anApp();
+    const before = await must(asDeveloper("GET", at), 200);
+    const after = await must(asDeveloper("PATCH", at, { name: "Renamed" }), 200);
+    expect(Date.parse(after.updated_at)).toBeGreaterThan(Date.parse(before.updated_at));
+    expect(after.created_at).toBe(before.created_at);
+  });
+
+  it.each([
+    ["an empty name", { name: "" }, "name"],
+    ["a null name", { name: null }, "name"],
+    ["a name over 200 characters", { name: "x".repeat(201) }, "name"],
+    ["settings that are no map", { settings: [] }, "settings"],
+    ["settings over 16 KB", { settings: { text: "x".repeat(16 * 1024) } }, "settings"],
+    ["an id", { id: "dap_0000000000000000000000" }, "id"],
+  ])("refuses %s", async (_, change, field) => {
+    const { at, asDeveloper } = await anApp();
+    const { status, body } = await asDeveloper("PATCH", at, change);
+    expect([status, body.error.fields[0].field]).toEqual([422, field]);
+  });
+
+  it("refuses a sandbox's key: the app is not its own to change", async () => {
+    const { at, asDeveloper } = await anApp();
+    const { data } = await must(asDeveloper("GET", "/api/v1/sandboxes"), 200);
+    const key = await must(asDeveloper("POST", `/api/v1/sandboxes/${data[0].id}/keys`, { type: "secret" }), 200);
+    const inSandbox = caller(bearer(key.full_key));
+    const { status, body } = await inSandbox("PATCH", at, { name: "Renamed" });
+    expect([status, body.error.code]).toEqual([403, "sandbox_key"]);
+    expect((await must(inSandbox("GET", at), 200)).name).toBe("Test");
+  });
+});

@@ -1,0 +1,70 @@
+/** Places where rows can live: an org of some app, in production or in a sandbox. */
+import { importJWK, SignJWT } from "jose";
+import { bearer, type Call, caller, developer, must, system, unique } from "../harness/index.ts";
+
+/** An org of some app, in production or in a sandbox. All that lives in it bears its word, so that a leak shows. */
+export type Place = {
+  name: string;
+  word: string;
+  app: string;
+  sandbox: string | null;
+  org: string;
+  at: string;
+  /** The place's developer: the secret key of its partition. */
+  key: string;
+  asDeveloper: Call;
+  owner: string;
+  member: string;
+  /** One row for each id parameter of the document; they stay while the walk lasts. */
+  rows: Record<string, string>;
+};
+
+export const post = (call: Call, path: string, body: object, status = 201) => must(call("POST", path, body), status);
+
+/** A sandbox of the app, and a secret key of it. */
+export async function aSandbox(asDeveloper: Call, fields: object = {}): Promise<{ id: string; key: string }> {
+  const { id } = await post(asDeveloper, "/api/v1/sandboxes", {
+    name: "A sandbox",
+    slug: unique("box"),
+    ...fields,
+  });
+  const { full_key } = await post(asDeveloper, `/api/v1/sandboxes/${id}/keys`, { type: "secret" }, 200);
+  return { id, key: full_key };
+}
+
+type Partition = { app: string; sandbox: string | null; key: string };
+
+/** An org with an owner and a member, where the key's rows live. */
+export async function aPlace(name: string, { app, sandbox, key }: Partition, base = system.base): Promise<Place> {
+  const word = unique(name);
+  const at = developer(app);
+  const asDeveloper = caller(bearer(key), base);
+  const { id: org } = await post(asDeveloper, `${at}/orgs`, { name: word, slug: word, domain: `${word}.example` });
+  const aUser = async (role: string) =>
+    (
+      await post(asDeveloper, `${at}/users`, {
+        name: `${word} ${role}`,
+        email: `${word}-${role}@example.com`,
+        org,
+        role,
+      })
+    ).id as string;
+  const owner = await aUser("owner");
+  const member = await aUser("member");
+  return { name, word, app, sandbox, org, at, key, asDeveloper, owner, member, rows: {} };
+}
+
+/** A token for a user of the place: the whole answer. */
+export const aToken = (place: Place, user: string, fields: object = {}) =>
+  post(place.asDeveloper, `${place.at}/users/${user}/tokens`, fields);
+
+/** Claims under a real signing key of the system. */
+export async function signed(claims: Record<string, unknown>, header: object = {}): Promise<string> {
+  const jwk = JSON.parse(system.secrets.JWKS).keys[0];
+  return new SignJWT(claims)
+    .setProtectedHeader({ alg: "ES256", typ: "at+jwt", kid: jwk.kid, ...header })
+    .sign(await importJWK(jwk, "ES256"));
+}
+
+export const claimsOf = (token: string): Record<string, any> =>
+  JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString());
