@@ -1,16 +1,14 @@
 /** Brings a database to the schema of this code: schema.sql is version 1, lib/db/migrations/<n>-….sql are the others. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { SCHEMA_VERSION } from "../db/version.ts";
 import { type Database, DatabaseError } from "./neon.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const LOCK = 4_711_042;
 const ALREADY_THERE = "AE001";
 
-/** The script of each version, in order. */
-function scripts(): { version: number; sql: string }[] {
-  const dir = join(root, "lib/db/migrations");
+/** The script of each version, in order: schema.sql, and the numbered files of a directory. */
+export function readScripts(dir = join(root, "lib/db/migrations")): { version: number; sql: string }[] {
   const files = readdirSync(dir).filter((name) => /^\d+-.*\.sql$/.test(name));
   const later = files.map((name) => ({
     version: Number.parseInt(name, 10),
@@ -27,9 +25,9 @@ function scripts(): { version: number; sql: string }[] {
  * doing it again changes nothing. Answers the versions that were applied. Throws where the schema is newer than
  * this code.
  */
-export async function migrate(database: Database): Promise<number[]> {
+export async function migrate(database: Database, scripts = readScripts()): Promise<number[]> {
   const applied: number[] = [];
-  for (const { version, sql } of scripts()) {
+  for (const { version, sql } of scripts) {
     // One script is one transaction: the check, under the lock, decides whether the rest of it runs.
     const isThere =
       version === 1
@@ -45,9 +43,10 @@ export async function migrate(database: Database): Promise<number[]> {
     }
   }
   const [found] = await database.query<{ version: number }>("select max(version) as version from app.schema_versions");
-  if (found && found.version > SCHEMA_VERSION) {
+  const newest = scripts.at(-1)!.version;
+  if (found && found.version > newest) {
     throw new Error(
-      `The database has schema version ${found.version}, newer than this code's ${SCHEMA_VERSION}. Update the code.`,
+      `The database has schema version ${found.version}, newer than this code's ${newest}. Update the code.`,
     );
   }
   return applied;
