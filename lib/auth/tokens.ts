@@ -28,7 +28,14 @@ export type AccessToken = {
   scopes: string[];
 };
 
-type Keys = { verify: JWTVerifyGetKey; public: JWK[]; signing: Promise<{ key: CryptoKey; kid: string }> | null };
+type Keys = {
+  verify: JWTVerifyGetKey;
+  public: JWK[];
+  signing: Promise<{ key: CryptoKey; kid: string }> | null;
+  /** Tokens whose signature and claims were found good: both stay so until `exp`. That they live, the database says. */
+  verified: Map<string, { token: AccessToken; exp: number }>;
+};
+const MAX_VERIFIED = 1000;
 const parsed = new Map<string, Keys>();
 
 /** The keys of a deployment. Throws where `jwks` is no JWKS of ES256 keys with a `kid`. */
@@ -44,6 +51,7 @@ export function keysOf(jwks: string): Keys {
     keys = {
       verify: createLocalJWKSet({ keys: open }),
       public: open,
+      verified: new Map(),
       signing: first.d ? importJWK(first, ALGORITHM).then((key) => ({ key: key as CryptoKey, kid: first.kid! })) : null,
     };
     parsed.set(jwks, keys);
@@ -98,9 +106,12 @@ const claims = v.object({
  * Null for every flaw alike. Only jose's own errors are swallowed.
  */
 export async function verifyToken(env: Pick<Bindings, "JWKS" | "ISSUERS">, text: string): Promise<AccessToken | null> {
+  const { verify, verified } = keysOf(env.JWKS);
+  const known = verified.get(text);
+  if (known && known.exp > Date.now() / 1000) return known.token;
   if (text.length > MAX_LENGTH || !text.split(".").every(isCanonical)) return null;
   try {
-    const { payload, protectedHeader } = await jwtVerify(text, keysOf(env.JWKS).verify, {
+    const { payload, protectedHeader } = await jwtVerify(text, verify, {
       algorithms: [ALGORITHM],
       typ: TYPE,
       issuer: listOf(env.ISSUERS),
@@ -108,8 +119,11 @@ export async function verifyToken(env: Pick<Bindings, "JWKS" | "ISSUERS">, text:
     });
     const { success, output } = v.safeParse(claims, payload);
     if (!success || protectedHeader.kid === undefined) return null;
-    const { aud, sandbox = NONE, org_id, sub, jti, scope } = output;
-    return { app: aud, sandbox, org: org_id, user: sub, token: jti, scopes: scope.split(" ").filter(Boolean) };
+    const { aud, sandbox = NONE, org_id, sub, jti, scope, exp } = output;
+    const token = { app: aud, sandbox, org: org_id, user: sub, token: jti, scopes: scope.split(" ").filter(Boolean) };
+    if (verified.size >= MAX_VERIFIED) verified.clear();
+    verified.set(text, { token, exp });
+    return token;
   } catch (error) {
     if (error instanceof errors.JOSEError) return null;
     throw error;

@@ -6,7 +6,8 @@ import { convertV4MiniflareOptions, Miniflare, Response as MiniflareResponse } f
 import { experimental_readRawConfig, unstable_getMiniflareWorkerOptions } from "wrangler";
 import type { Bindings } from "../env.ts";
 
-const CONFIG = resolve(import.meta.dirname, "../../wrangler.toml");
+const ROOT = resolve(import.meta.dirname, "../..");
+const CONFIG = resolve(ROOT, "wrangler.toml");
 /** Those that make tokens hold the private keys; the others verify with the public set. */
 const MINTS = new Set(["developer", "auth", "people", "all"]);
 
@@ -47,6 +48,7 @@ const readGroups = (wanted?: string[]) => {
 };
 
 const bundling = (main: string, alias?: Record<string, string>): BuildOptions => ({
+  absWorkingDir: ROOT,
   entryPoints: [main],
   bundle: true,
   write: false,

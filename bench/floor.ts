@@ -1,0 +1,104 @@
+/**
+ * The Worker that the bench holds the product against: bare Hono, the same statements through the same driver, and no
+ * token to verify. As agentry_api it goes through the doors and under row security: what the walls cost, alone. As any
+ * other role, which bypasses row security, it says `select 1` where a door would stand: the floor. Who asks is said in
+ * the query string.
+ */
+import { type Context, Hono } from "hono";
+import { base64url } from "jose";
+import { CompiledQuery } from "kysely";
+import { createAgent, getAgent, listAgents } from "../lib/agents/queries.ts";
+import { type CreateAgent, toAgent } from "../lib/agents/schema.ts";
+import { openDb, type Viewer } from "../lib/auth/allow.ts";
+import type { Permission } from "../lib/auth/permissions.ts";
+import { type AccessToken, signToken } from "../lib/auth/tokens.ts";
+import { type Connection, connect } from "../lib/db/neon.ts";
+import { NONE } from "../lib/db/schema.ts";
+import { TenantDb } from "../lib/db/tenant-db.ts";
+import type { Env } from "../lib/http/router.ts";
+import { type Id, newId } from "../lib/ids.ts";
+import { createOrg } from "../lib/orgs/queries.ts";
+import { type CreateOrg, toOrg } from "../lib/orgs/schema.ts";
+import { paginate } from "../lib/paging.ts";
+import { issue } from "../lib/tokens/issue.ts";
+import { mintToken } from "../lib/tokens/queries.ts";
+import type { MintToken } from "../lib/tokens/schema.ts";
+
+const app = new Hono<Env>();
+
+function viewerOf(c: Context<Env>): Viewer {
+  const asked = c.req.query() as { app: Id<"app">; org: Id<"org">; user: Id<"user">; token: Id<"token">; key?: string };
+  const inApp: Pick<Viewer, "app" | "sandbox" | "beside"> = { app: asked.app, sandbox: NONE, beside: null };
+  if (asked.key !== undefined) {
+    return { kind: "key", ...inApp, hash: base64url.decode(asked.key) as Uint8Array<ArrayBuffer> };
+  }
+  return { kind: "token", ...inApp, org: asked.org, user: asked.user, token: asked.token, scopes: [] };
+}
+
+const nothing = CompiledQuery.raw("select 1");
+
+/** The floor's database: no door, neither the credential's nor `app.within`. */
+function floorOf(c: Context<Env>, viewer: Viewer): TenantDb {
+  const { app, sandbox } = viewer;
+  const connection: Connection = (queries, mode) =>
+    connect(c.env.DATABASE_URL)(
+      queries.map((query) => (query.sql.startsWith("select app.") ? nothing : query)),
+      mode,
+    );
+  return new TenantDb(
+    connection,
+    { enter: nothing, permission: "", actor: viewer.kind === "token" ? viewer.user : null, onStale: () => {} },
+    viewer.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: viewer.org },
+    c.req.method === "GET" ? "read" : "write",
+  );
+}
+
+function open(c: Context<Env>, permission: Permission) {
+  const viewer = viewerOf(c);
+  const hasWalls = new URL(c.env.DATABASE_URL).username === "agentry_api";
+  return { viewer, db: hasWalls ? openDb(c, viewer, permission) : floorOf(c, viewer) };
+}
+
+app.get("/", (c) => c.json({ status: "ok" }));
+
+app.get("/sign", async (c) => {
+  const iat = Math.floor(Date.now() / 1000);
+  const { app, org, user, token } = viewerOf(c) as Viewer & { kind: "token" };
+  const whose: AccessToken = { app, sandbox: NONE, org, user, token, scopes: ["full_access"] };
+  return c.json({ access_token: await signToken(c.env, whose, { iat, exp: iat + 3600 }) });
+});
+
+app.get("/agents", async (c) => {
+  const { db, viewer } = open(c, "agents:read");
+  const page = { page: 1, page_size: Number(c.req.query("page_size")) };
+  const { rows, total } = await listAgents(db, viewer, page);
+  return c.json(paginate(page, rows, total, toAgent));
+});
+
+app.get("/agents/:agent", async (c) => {
+  const { db, viewer } = open(c, "agents:read");
+  return c.json(toAgent(await getAgent(db, viewer, c.req.param("agent"))));
+});
+
+app.post("/agents", async (c) => {
+  const { db, viewer } = open(c, "agents:write");
+  const row = await createAgent(db, viewer, newId("agent"), await c.req.json<CreateAgent>());
+  return c.json({ ...toAgent(row), installed_configs: null });
+});
+
+app.post("/orgs", async (c) => {
+  const { db } = open(c, "developer:write");
+  return c.json(toOrg(await createOrg(db, newId("org"), await c.req.json<CreateOrg>())), 201);
+});
+
+app.post("/users/:user/tokens", async (c) => {
+  const { db } = open(c, "developer:write");
+  const user = c.req.param("user") as Id<"user">;
+  const minted = await mintToken(db, user, newId("token"), await c.req.json<MintToken>());
+  const { row, access_token, refresh_token, expires_in } = await issue(c.env, minted.token, minted.generation);
+  const { id, expires_at, scopes } = row;
+  const scope = scopes.join(" ");
+  return c.json({ id, access_token, refresh_token, token_type: "Bearer", expires_in, expires_at, scope, scopes }, 201);
+});
+
+export default app;

@@ -1,0 +1,119 @@
+/**
+ * `npm run bench`: what an operation costs, beside its floor in the same run. The floor is the same statements in the
+ * same batch, with `select 1` where the door stands, no row security and no token (bench/floor.ts). Read figures as
+ * ratios: they hold on a busy machine too, since an operation and its floors take turns.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { cpus, loadavg } from "node:os";
+import { resolve } from "node:path";
+import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
+import { Cleanup, SEED, type System, startSystem } from "./system.ts";
+import { compare, type Figures, inTurns, load, type Target, TURN_S, type Way } from "./turns.ts";
+
+const CONNECTIONS = 8;
+const AIMS = { of_floor: 0.7, walls_ms: 0.25, mint_cpu_ms: 0.35 };
+
+const ms = (value: number | null) => (value === null ? "-" : value.toFixed(2));
+const percent = (share: number) => `${Math.round(share * 100)} %`;
+
+const rows = [["operation", "way", "req/s", "p50 ms", "p99 ms", "CPU ms", "of floor"]];
+const show = (name: string, way: Way, { rate, p50, p99, cpu_ms }: Figures, share: number | null) =>
+  rows.push([name, way, rate.toFixed(0), ms(p50), ms(p99), ms(cpu_ms), share === null ? "" : percent(share)]);
+
+const aims = [["", "aim", "found"]];
+const judge = (aim: string, found: string, isMet: boolean) => aims.push([isMet ? "met" : "MISSED", aim, found]);
+
+/** A table whose first two columns are words and whose others are figures. */
+function print(table: string[][]) {
+  const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => row[i]!.length)));
+  const line = (row: string[]) =>
+    row.map((cell, i) => (i < 2 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join("  ");
+  console.log(`\n${table.map(line).join("\n")}`);
+}
+
+async function measureBare(child: ChildProcess, system: System) {
+  const { floor } = system;
+  const origin = await floor.direct("developer");
+  const targets = bareOf(system).map(
+    (bare): Target => ({ ...bare, way: "floor", origin, pid: floor.pid, connections: CONNECTIONS }),
+  );
+  for (const [{ name, way }, figures] of await inTurns(child, targets)) show(name, way, figures, null);
+}
+
+async function measure(child: ChildProcess, system: System, { name, group, ...requests }: Operation) {
+  const { product, walls, floor } = system;
+  const at: Record<Way, Omit<Target, "name" | "way" | "connections">> = {
+    direct: { origin: await product.direct(group), pid: product.pid, requests: requests.product },
+    entry: { origin: product.entry, pid: product.pid, requests: requests.product },
+    walls: { origin: await walls.direct("developer"), pid: walls.pid, requests: requests.floor },
+    floor: { origin: await floor.direct("developer"), pid: floor.pid, requests: requests.floor },
+  };
+  const figuresOf = async (ways: readonly Way[], connections: number) => {
+    const targets = ways.map((way): Target => ({ name, way, connections, ...at[way] }));
+    const found = await inTurns(child, targets);
+    return Object.fromEntries([...found].map(([{ way }, figures]) => [way, figures])) as Record<Way, Figures>;
+  };
+
+  const ways = ["direct", "floor", "walls", "entry"] as const;
+  const together = await figuresOf(ways, CONNECTIONS);
+  const ofFloor = (way: Way) => compare(together[way], together.floor, (a, floor) => a.rate / floor.rate);
+  for (const way of ways) show(name, way, together[way], way === "floor" ? null : ofFloor(way));
+  const share = ofFloor("direct");
+  judge(`${name}: at least ${percent(AIMS.of_floor)} of its floor's rate`, percent(share), share >= AIMS.of_floor);
+
+  // With eight connections a median is mostly the wait for a processor.
+  const alone = await figuresOf(["floor", "walls"], 1);
+  const cost_ms = compare(alone.walls, alone.floor, (walls, floor) => walls.p50 - floor.p50);
+  const walled = `${name}: walls at most ${AIMS.walls_ms} ms at the median of one connection`;
+  judge(walled, `${ms(cost_ms)} of ${ms(alone.walls.p50)} ms`, cost_ms <= AIMS.walls_ms);
+
+  const { cpu_ms } = together.direct;
+  if (name === MINT && cpu_ms !== null) {
+    const bound = `${name}: at most ${AIMS.mint_cpu_ms} ms of CPU in the Worker's process`;
+    judge(bound, `${ms(cpu_ms)} ms`, cpu_ms <= AIMS.mint_cpu_ms);
+  }
+
+  // One credential, used just before: once a minute its use is noted, which is a trip after the answer.
+  const same = { ...at.direct, requests: requests.product.slice(0, 1), connections: 1, seconds: TURN_S };
+  await load(child, same);
+  const before = system.trips();
+  const asked = (await load(child, same)).latencies_ms.length;
+  const trips = (system.trips() - before) / asked;
+  judge(`${name}: one round trip`, trips.toFixed(2), trips === 1);
+}
+
+async function bench(cleanup: Cleanup, url: string) {
+  console.log(`Seeding ${SEED.agents} agents and ${SEED.tokens} tokens over ${SEED.orgs} orgs …`);
+  const system = await startSystem(cleanup, url);
+  const child = fork(resolve(import.meta.dirname, "load.ts"));
+  cleanup.add(async () => child.kill());
+  await measureBare(child, system);
+  for (const operation of operationsOf(system)) await measure(child, system, operation);
+  print(rows);
+  console.log(`
+direct  the Worker, past Miniflare's entry     entry  the same through it
+floor   the same statements with no walls      walls  the floor with doors and row security, still no token
+CPU is the Worker's process alone. ${CONNECTIONS} connections; load average ${loadavg()[0]!.toFixed(1)} on ${cpus().length} processors.`);
+  print(aims);
+}
+
+const url = process.env.DATABASE_URL;
+if (!url) {
+  console.error(`DATABASE_URL is not set. The bench needs a real PostgreSQL, 15 or later, and a superuser of it; it makes a
+database of its own there and drops it again. For example:
+
+  docker run --rm -p 5432:5432 -e POSTGRES_PASSWORD=bench postgres:17
+  DATABASE_URL=postgres://postgres:bench@127.0.0.1:5432/postgres npm run bench`);
+  process.exit(1);
+}
+const cleanup = new Cleanup();
+cleanup.onSignals();
+try {
+  await bench(cleanup, url);
+} catch (error) {
+  // What breaks because of Ctrl-C is no fault.
+  if (!cleanup.hasBegun) console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+} finally {
+  await cleanup.run();
+}

@@ -1,0 +1,197 @@
+/** What the bench measures: a throw-away database with many rows in it, and three sets of Workers over it. */
+import { randomBytes } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { base64url, exportJWK, generateKeyPair } from "jose";
+import { parseKey } from "../lib/auth/keys.ts";
+import { type AccessToken, signToken } from "../lib/auth/tokens.ts";
+import { NONE } from "../lib/db/schema.ts";
+import type { Id } from "../lib/ids.ts";
+import { createApp } from "../lib/local/apps.ts";
+import { type Database, serveNeon } from "../lib/local/neon.ts";
+import { openPostgres } from "../lib/local/postgres.ts";
+import { type Runtime, type RuntimeOptions, type Secrets, startRuntime } from "../lib/local/runtime.ts";
+import { migrate } from "../lib/local/schema.ts";
+
+export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000 };
+
+/** A person of an org, with a live token and an agent of that org. */
+export type Person = { org: Id<"org">; user: Id<"user">; token: Id<"token">; agent: Id<"agent">; access_token: string };
+/** Where requests go, past Miniflare's entry to the Worker itself, and the process that answers them. */
+export type Workers = { entry: string; direct(group: string): Promise<string>; pid: number };
+export type System = {
+  app: Id<"app">;
+  secret_key: string;
+  /** The secret key's hash, in base64url. */
+  key: string;
+  people: Person[];
+  product: Workers;
+  /** bench/floor.ts as agentry_api, and as a role that bypasses row security. */
+  walls: Workers;
+  floor: Workers;
+  /** Requests that the endpoint has had so far. */
+  trips(): number;
+};
+
+/** Undoes what was done, last first; once, however often it is asked. */
+export class Cleanup {
+  readonly #steps: (() => Promise<unknown>)[] = [];
+  #done: Promise<void> | undefined;
+
+  add(step: () => Promise<unknown>) {
+    this.#steps.push(step);
+  }
+
+  run(): Promise<void> {
+    this.#done ??= (async () => {
+      for (const step of this.#steps.reverse()) {
+        await step().catch((error: Error) => console.error(`could not clean up: ${error.message}`));
+      }
+    })();
+    return this.#done;
+  }
+
+  get hasBegun(): boolean {
+    return this.#done !== undefined;
+  }
+
+  /** On Ctrl-C too. Miniflare adds handlers that exit at once: asked again after each start, this takes their place. */
+  onSignals() {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.removeAllListeners(signal).once(signal, () => void this.run().then(() => process.exit(130)));
+    }
+  }
+}
+
+/** The text of an id of seeded rows: numbers are base62, and sort before every id that is made. */
+const idOf = (prefix: string, n: string) => `'${prefix}_' || lpad((${n})::text, 22, '0')`;
+
+/** Rows as they would be after some years: an org's agents and tokens lie scattered among all the others'. */
+async function seed(database: Database, app: string) {
+  const owner = (n: string) => `'${app}', '-', ${idOf("org", `${n} % ${SEED.orgs}`)}`;
+  const each = (count: number) => `from generate_series(0, ${count - 1}) n`;
+  await database.exec(`
+    insert into data.tenants (app_id, sandbox_id, org_id) select ${owner("n")} ${each(SEED.orgs)};
+    insert into data.orgs (id, app_id, sandbox_id, name, slug, domain)
+      select ${idOf("org", "n")}, '${app}', '-', 'Org ' || n, 'seed-' || n, 'seed-' || n || '.example' ${each(SEED.orgs)};
+    insert into data.users (app_id, sandbox_id, org_id, id, email, name, role)
+      select ${owner("n")}, ${idOf("usr", "n")}, 'seed-' || n || '@example.com', 'User ' || n, 'member' ${each(SEED.users)};
+    insert into data.agents (app_id, sandbox_id, org_id, id, name, identity, default_model, metadata)
+      select ${owner("n")}, ${idOf("agi", "n")}, 'Agent ' || n, repeat('You answer what customers ask. ', 5),
+        'a-model', jsonb_build_object('n', n) ${each(SEED.agents)};
+    insert into data.token_families
+        (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, expires_at)
+      select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
+        '{full_access}', 86400, now() + interval '30 days' ${each(SEED.tokens)};
+    insert into data.tokens (app_id, sandbox_id, org_id, user_id, family_id, id, scopes, expires_at)
+      select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
+        '{full_access}', now() + interval '1 day' ${each(SEED.tokens)};
+    insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title)
+      select ${owner("n")}, ${idOf("afe", "n")}, 'agent.created', 'Agent created: ' || n ${each(SEED.agents)};`);
+  await database.exec("vacuum analyze");
+}
+
+/** One person an org, with a signed token. */
+async function signPeople(secrets: Secrets, app: Id<"app">): Promise<Person[]> {
+  const at = (prefix: string, n: number) => `${prefix}_${String(n).padStart(22, "0")}`;
+  const iat = Math.floor(Date.now() / 1000);
+  return Promise.all(
+    Array.from({ length: SEED.orgs }, async (_, n) => {
+      const [org, user, token] = [at("org", n) as Id<"org">, at("usr", n) as Id<"user">, at("sat", n) as Id<"token">];
+      const agent = at("agi", n + SEED.orgs * ((n * 7) % (SEED.agents / SEED.orgs))) as Id<"agent">;
+      const whose: AccessToken = { app, sandbox: NONE, org, user, token, scopes: ["full_access"] };
+      return { org, user, token, agent, access_token: await signToken(secrets, whose, { iat, exp: iat + 86_400 }) };
+    }),
+  );
+}
+
+async function newSecrets(): Promise<Omit<Secrets, "DATABASE_URL">> {
+  const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
+  return {
+    ISSUERS: "http://agentry.bench",
+    JWKS: JSON.stringify({ keys: [{ ...(await exportJWK(privateKey)), kid: "one" }] }),
+    PUBLIC_JWKS: JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: "one" }] }),
+    ROOT_SECRETS: randomBytes(32).toString("base64url"),
+  };
+}
+
+/** The ids of this process's children that are workerd; none where there is no /proc. */
+function workerds(): number[] {
+  try {
+    return readdirSync("/proc")
+      .filter((name) => /^\d+$/.test(name))
+      .filter((pid) => {
+        try {
+          const [head, rest] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
+          return head!.endsWith("(workerd") && Number(rest!.split(" ")[1]) === process.pid;
+        } catch {
+          return false;
+        }
+      })
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+async function startWorkers(cleanup: Cleanup, options: Omit<RuntimeOptions, "port">): Promise<Workers> {
+  const before = workerds();
+  const runtime: Runtime = await startRuntime({ port: 0, direct: true, ...options });
+  cleanup.onSignals();
+  cleanup.add(() => runtime.close());
+  const pid = workerds().find((found) => !before.includes(found)) ?? 0;
+  return { entry: runtime.url.origin, direct: async (group) => (await runtime.directUrl(group)).origin, pid };
+}
+
+/** A database that nobody else uses, on the server of `url`, and a role that bypasses row security. */
+async function openDatabase(cleanup: Cleanup, url: string): Promise<{ database: Database; bypassing: string }> {
+  const server = await openPostgres(url);
+  cleanup.add(() => server.close());
+  const [me] = await server.query<{ rolsuper: boolean }>("select rolsuper from pg_roles where rolname = current_user");
+  if (!me?.rolsuper)
+    throw new Error("DATABASE_URL must be a superuser's: the bench makes a role that bypasses row security.");
+  const name = `agentry_bench_${randomBytes(6).toString("hex")}`;
+  await server.exec(`create database ${name}`);
+  cleanup.add(() => server.exec(`drop database ${name} with (force)`));
+  const own = new URL(url);
+  own.pathname = name;
+  const database = await openPostgres(own.href);
+  cleanup.add(() => database.close());
+  await migrate(database);
+  await server.exec(`create role ${name} login bypassrls in role agentry_api`);
+  cleanup.add(() => database.exec(`drop role ${name}`));
+  return { database, bypassing: name };
+}
+
+export async function startSystem(cleanup: Cleanup, url: string): Promise<System> {
+  const { database, bypassing } = await openDatabase(cleanup, url);
+  const { app_id, secret_key } = await createApp(database, "Bench");
+  await seed(database, app_id);
+
+  let trips = 0;
+  const counted: Database = {
+    ...database,
+    run: (...request) => {
+      trips++;
+      return database.run(...request);
+    },
+  };
+  const password = randomBytes(16).toString("hex");
+  const endpoint = await serveNeon(counted, { password, roles: ["agentry_api", bypassing] });
+  cleanup.add(() => endpoint.close());
+  const secrets = await newSecrets();
+  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role) });
+  // The floors take the place of a Worker that holds the private keys; they are bundled as it is.
+  const floors = { groups: ["developer"], alias: { "developer/index.ts": resolve(import.meta.dirname, "floor.ts") } };
+  const key = await parseKey(secret_key);
+  return {
+    app: app_id,
+    secret_key,
+    key: base64url.encode(key!.hash),
+    people: await signPeople(as("agentry_api"), app_id),
+    product: await startWorkers(cleanup, { groups: ["agents", "developer"], secrets: as("agentry_api") }),
+    walls: await startWorkers(cleanup, { ...floors, secrets: as("agentry_api") }),
+    floor: await startWorkers(cleanup, { ...floors, secrets: as(bypassing) }),
+    trips: () => trips,
+  };
+}
