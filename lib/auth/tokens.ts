@@ -120,7 +120,14 @@ export async function verifyToken(env: Pick<Bindings, "JWKS" | "ISSUERS">, text:
     const { success, output } = v.safeParse(claims, payload);
     if (!success || protectedHeader.kid === undefined) return null;
     const { aud, sandbox = NONE, org_id, sub, jti, scope, exp } = output;
-    const token = { app: aud, sandbox, org: org_id, user: sub, token: jti, scopes: scope.split(" ").filter(Boolean) };
+    const token: AccessToken = {
+      app: aud,
+      sandbox,
+      org: org_id,
+      user: sub,
+      token: jti,
+      scopes: scope.split(" ").filter(Boolean),
+    };
     if (verified.size >= MAX_VERIFIED) verified.clear();
     verified.set(text, { token, exp });
     return token;
