@@ -26,8 +26,11 @@ type Started = { child: ChildProcess; output: () => string; ended: Promise<numbe
 const running = new Set<ChildProcess>();
 
 /** Starts the local runner; ready when it has shown its first request, or when it has ended. */
-async function start(env: Record<string, string> = {}): Promise<Started> {
-  const child = spawn(process.execPath, ["lib/local/start.ts"], {
+async function start(
+  env: Record<string, string> = {},
+  command = [process.execPath, "lib/local/start.ts"],
+): Promise<Started> {
+  const child = spawn(command[0]!, command.slice(1), {
     cwd: root,
     env: { ...process.env, DATABASE_URL: "", AGENTRY_DATA: data, PORT: String(port), ...env },
   });
@@ -144,6 +147,15 @@ describe("npm start", { timeout: 120_000 }, () => {
       await server.exec(`drop database ${name} with (force)`);
       await server.close();
     }
+  });
+
+  it("stops with npm, when npm is told to: a signal reaches the runner, and nothing is left behind", async () => {
+    const started = await start({}, ["npm", "start"]);
+    const { base_url } = await credentials();
+    expect((await fetch(`${base_url}/readyz`)).status).toBe(200);
+    expect(await stop(started)).toBe(0);
+    await expect(fetch(`${base_url}/healthz`)).rejects.toThrow();
+    await expect(stat(join(data, "lock"))).rejects.toThrow();
   });
 
   it("says in a sentence that the port is taken", async () => {
