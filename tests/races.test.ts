@@ -140,7 +140,10 @@ describe.runIf(system.concurrent)("at once", () => {
       const after = suspended;
       const first = (await as(acme)("POST", "/api/v1/agents", { name: "Ada" })).status;
       const then = suspended;
-      return [[after, first], [then, (await as(acme)("POST", "/api/v1/agents", { name: "Ada" })).status]] as const; // biome-ignore format: pairs
+      return [
+        [after, first],
+        [then, (await as(acme)("POST", "/api/v1/agents", { name: "Ada" })).status],
+      ] as const;
     });
     await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { status: "suspended" }), 200);
     suspended = true;
@@ -208,7 +211,10 @@ describe.runIf(system.concurrent)("at once", () => {
     const { acl } = await must(as(acme)("GET", `/api/v1/agents/${id}`), 200);
     expect(acl.grants).toHaveLength(11);
     for (let i = 0; i < 10; i++) {
-      expect(acl.grants.find(({ principal }: any) => principal === user(i)).actions.toSorted()).toEqual(["read", "write"]); // biome-ignore format: one line
+      expect(acl.grants.find(({ principal }: any) => principal === user(i)).actions.toSorted()).toEqual([
+        "read",
+        "write",
+      ]);
     }
   });
 

@@ -132,7 +132,10 @@ describe("GET /api/v1/activity_feed", () => {
         `agent=${a},${b}`,
         `agent[]=${a}&agent=${b}`,
       ]) {
-        expect(told(await read(owner, query))).toEqual([["agent.created", b], ["agent.created", a]]); // biome-ignore format: one line
+        expect(told(await read(owner, query))).toEqual([
+          ["agent.created", b],
+          ["agent.created", a],
+        ]);
       }
       expect((await read(owner, "agent[]=nobody")).data).toEqual([]);
     });

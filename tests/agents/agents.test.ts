@@ -317,7 +317,9 @@ describe("acl", () => {
     expect(ids(await must(mine("GET", `${agents}?page_size=2&page=2`), 200))).toEqual(shown.slice(2));
     expect((await must(mine("GET", `${agents}?search=ada`), 200)).total_entries).toBe(3);
     for (const method of ["GET", "PATCH", "DELETE"]) {
-      expect((await mine(method, `${agents}/agent-0-${me}`, method === "PATCH" ? { name: "Eve" } : undefined)).status).toBe(404); // biome-ignore format: one line
+      expect(
+        (await mine(method, `${agents}/agent-0-${me}`, method === "PATCH" ? { name: "Eve" } : undefined)).status,
+      ).toBe(404);
     }
   });
 

@@ -140,7 +140,6 @@ describe("POST /api/v1/auth/refresh", () => {
       "",
       "x".repeat(10_000),
     ]) {
-      // biome-ignore format: one list
       const { status, body: answer } = await refresh(token);
       answers.push([status, answer.error.code]);
     }

@@ -73,7 +73,12 @@ describe("GET /protected/api/v2/developer/apps/:app_id/keys", () => {
     const { at, asDeveloper, publishable_key } = await anApp();
     const { data } = await must(asDeveloper("GET", `${at}/keys`), 200);
     const values = data.map(({ type, key_value }: any) => [type, key_value]);
-    expect(values).toEqual(expect.arrayContaining([["publishable", publishable_key], ["secret", null]])); // biome-ignore format: one line
+    expect(values).toEqual(
+      expect.arrayContaining([
+        ["publishable", publishable_key],
+        ["secret", null],
+      ]),
+    );
   });
 
   it("notes when a key was last used", async () => {

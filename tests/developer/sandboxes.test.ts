@@ -209,7 +209,10 @@ describe("DELETE /api/v1/sandboxes/:sandbox", () => {
     const tables = await sql("select table_name as name from information_schema.tables where table_schema = 'data'");
     for (const { name } of tables) {
       if (name === "apps") continue;
-      expect([name, await sql(`select from data.${name} where app_id = $1 and sandbox_id = $2`, [app, id])]).toEqual([name, []]); // biome-ignore format: one line
+      expect([name, await sql(`select from data.${name} where app_id = $1 and sandbox_id = $2`, [app, id])]).toEqual([
+        name,
+        [],
+      ]);
     }
   });
 

@@ -189,7 +189,6 @@ describe("PATCH /protected/api/v2/developer/apps/:app_id/users/:id", () => {
       ["org", acme],
       ["role", "member"],
     ]) {
-      // biome-ignore format: pairs
       const { status, body } = await asDeveloper("PATCH", `${at}/users/${id}`, { [field!]: value });
       expect([status, body.error.fields[0].field]).toEqual([422, field]);
     }

@@ -90,7 +90,10 @@ describe("POST /api/v1/users/:user/tokens", () => {
     expect(headers.get("Retry-After")).toMatch(/^\d+$/);
     await must(itself("DELETE", `${mine}/${fiftieth.id}`), 200);
     await must(itself("POST", mine), 201);
-    await sql("update data.tokens set expires_at = now() where id = $1 and app_id = $2", [`sat_${"1".padStart(22, "0")}`, app]); // biome-ignore format: one line
+    await sql("update data.tokens set expires_at = now() where id = $1 and app_id = $2", [
+      `sat_${"1".padStart(22, "0")}`,
+      app,
+    ]);
     await must(itself("POST", mine), 201);
   });
 
