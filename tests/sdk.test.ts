@@ -110,7 +110,7 @@ describe("with the token", () => {
     const made = await together(3, (i) =>
       client.agents.create({ name: `Ada ${i}`, model: "m", lookup_key: unique("k") }),
     );
-    const page = await client.agents.list({ page: 2, pageSize: 2 } as any);
+    const page = await client.agents.list({ page: 2, pageSize: 2 });
     expect(page).toMatchObject({ page: 2, page_size: 2, total_entries: 3, total_pages: 2, has_next: false });
     const [ada] = made;
     expect(await client.agents.get(ada!.lookup_key!)).toMatchObject({ id: ada!.id, default_model: "m" });
@@ -143,11 +143,11 @@ describe("with the token", () => {
       name: "ci",
       expires_in_days: 7,
       scopes: ["agents:read"],
-    } as any);
+    });
     expect(await asUser(token.token).agents.list()).toMatchObject({ total_entries: 0 });
     await client.users.tokens.delete("me", token.id);
     await expect(asUser(token.token).agents.list()).rejects.toMatchObject({ status: 401 });
-    expect(await client.users.profile(owners[acme]!, { full_name: "Ann", metadata: { a: 1 } } as any)).toMatchObject({
+    expect(await client.users.profile(owners[acme]!, { full_name: "Ann", metadata: { a: 1 } })).toMatchObject({
       name: "Ann",
     });
     expect((await client.users.orgs(owners[acme]!)).data).toMatchObject([{ id: acme }]);
@@ -203,7 +203,7 @@ describe("the activity feed", () => {
     const client = asUser((await mint(owners[acme]!)).access_token);
     const agent = await client.agents.create({ name: "Ada" });
     await client.agents.delete(agent.id);
-    const feed: any = await client.activity_feed.list({ agent: [agent.id] } as any);
+    const feed: any = await client.activity_feed.list({ agent: [agent.id] });
     expect(feed.data.map(({ kind }: any) => kind)).toEqual(["agent.deleted", "agent.created"]);
     expect(feed.entries).toEqual(feed.data);
   });

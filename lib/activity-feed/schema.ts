@@ -1,7 +1,7 @@
 import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { type Database, real } from "../db/schema.ts";
-import { text } from "../http/valid.ts";
+import { nullable, stamp, text } from "../http/valid.ts";
 import { MAX_PAGE_SIZE, positive } from "../paging.ts";
 
 /** Kinds that the contract names and those that are told here: what a filter may ask for. */
@@ -55,8 +55,6 @@ export type ListActivity = v.InferOutput<typeof listActivityQuery>;
 
 export type ActivityRow = Selectable<Database["activity_feed_entries"]>;
 
-const nullable = v.nullable(v.string());
-const stamp = v.pipe(v.string(), v.isoTimestamp());
 export const activityFeedEntry = v.strictObject({
   id: v.string(),
   app: v.string(),

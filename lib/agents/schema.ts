@@ -2,7 +2,7 @@ import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { acl, aclBody } from "../auth/acl.ts";
 import { type Database, real } from "../db/schema.ts";
-import { metadata, text } from "../http/valid.ts";
+import { metadata, nullable, stamp, text } from "../http/valid.ts";
 import { type Id, isId } from "../ids.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 import { orgId } from "../users/schema.ts";
@@ -86,8 +86,6 @@ export type ListAgents = v.InferOutput<typeof listAgentsQuery>;
 
 export type AgentRow = Selectable<Database["agents"]>;
 
-const nullable = v.nullable(v.string());
-const stamp = v.pipe(v.string(), v.isoTimestamp());
 export const agent = v.strictObject({
   id: v.string(),
   app: v.string(),

@@ -1,7 +1,7 @@
 import type { Selectable } from "kysely";
 import * as v from "valibot";
 import type { Database } from "../db/schema.ts";
-import { metadata, text } from "../http/valid.ts";
+import { metadata, stamp, text } from "../http/valid.ts";
 
 export const updateAppBody = v.strictObject({
   name: v.optional(v.pipe(text(200), v.nonEmpty())),
@@ -11,7 +11,6 @@ export type UpdateApp = v.InferOutput<typeof updateAppBody>;
 
 export type AppRow = Selectable<Database["apps"]>;
 
-const stamp = v.pipe(v.string(), v.isoTimestamp());
 export const app = v.strictObject({
   id: v.string(),
   name: v.string(),

@@ -166,13 +166,13 @@ export class TenantDb {
     return [note.compile(this.#kysely), this.#door.enter, release];
   }
 
-  #with(change: { tenant?: Tenant; mode?: "read" | "write"; before?: CompiledQuery[]; settle?: Settle }): TenantDb {
+  #with(change: { tenant?: Tenant; before: CompiledQuery[]; settle?: Settle }): TenantDb {
     return new TenantDb(
       this.#connection,
       this.#door,
       change.tenant ?? this.tenant,
-      change.mode ?? this.#mode,
-      [...this.#before, ...(change.before ?? [])],
+      this.#mode,
+      [...this.#before, ...change.before],
       change.settle ?? this.#settle,
     );
   }
@@ -251,8 +251,9 @@ export class TenantDb {
   }
 
   /** This database narrowed to one org of the app (or its own rows, `NONE`); both walls follow. */
-  within(org: Id<"org"> | None, sandbox: Id<"sandbox"> | None = this.tenant.sandbox): TenantDb {
-    return this.#narrowed({ kind: "org", app: this.tenant.app, sandbox, org });
+  within(org: Id<"org"> | None): TenantDb {
+    const { app, sandbox } = this.tenant;
+    return this.#narrowed({ kind: "org", app, sandbox, org });
   }
 
   /** A production developer's database, inside one of the app's sandboxes. */
@@ -281,11 +282,6 @@ export class TenantDb {
       before: [this.insertInto("idempotency_keys", key).compile() as CompiledQuery],
       settle: { table, row_id: key.row_id, release: release.compile() },
     });
-  }
-
-  /** This database for a write that must not be read-only, whatever the request's method. */
-  writing(): TenantDb {
-    return this.#with({ mode: "write" });
   }
 
   /** A change and the entry that tells of it, as one statement: what changed nothing tells nothing. */

@@ -141,3 +141,7 @@ export const metadata = v.pipe(
 
 /** A text of a record, at most `max` characters. */
 export const text = (max: number) => v.pipe(v.string(), v.maxLength(max));
+
+/** In views: text or null, and a moment as the database gives it. */
+export const nullable = v.nullable(v.string());
+export const stamp = v.pipe(v.string(), v.isoTimestamp());

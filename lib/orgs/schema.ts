@@ -1,7 +1,7 @@
 import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { type Database, type OrgStatus, orgStatuses, real } from "../db/schema.ts";
-import { text } from "../http/valid.ts";
+import { nullable, stamp, text } from "../http/valid.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
 /** Lower-case letters, digits and inner hyphens, 2 to 100. Sandboxes have the same. */
@@ -59,7 +59,6 @@ export type ListOrgs = v.InferOutput<typeof searchOrgsQuery> & { status?: OrgSta
 
 export type OrgRow = Selectable<Database["orgs"]>;
 
-const nullable = v.nullable(v.string());
 export const org = v.strictObject({
   id: v.string(),
   app: v.string(),
@@ -76,8 +75,8 @@ export const org = v.strictObject({
   owned_products: v.array(v.string()),
   onboarding_track: nullable,
   onboarding_solution_lookup_key: nullable,
-  created_at: v.pipe(v.string(), v.isoTimestamp()),
-  updated_at: v.pipe(v.string(), v.isoTimestamp()),
+  created_at: stamp,
+  updated_at: stamp,
 });
 export const orgPage = pageOf(org);
 export const orgList = v.strictObject({ data: v.array(org) });

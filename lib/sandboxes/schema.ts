@@ -1,7 +1,7 @@
 import type { Selectable } from "kysely";
 import * as v from "valibot";
 import type { Database } from "../db/schema.ts";
-import { text } from "../http/valid.ts";
+import { nullable, stamp, text } from "../http/valid.ts";
 import type { KeyRow } from "../keys/schema.ts";
 import { key, toKey } from "../keys/schema.ts";
 import { slug } from "../orgs/schema.ts";
@@ -44,8 +44,6 @@ export const listSandboxesQuery = v.object(pageQuery);
 export type SandboxRow = Selectable<Database["sandboxes"]>;
 export type SandboxWithKeys = { sandbox: SandboxRow; keys: KeyRow[] };
 
-const nullable = v.nullable(v.string());
-const stamp = v.pipe(v.string(), v.isoTimestamp());
 export const sandbox = v.strictObject({
   id: v.string(),
   name: v.string(),

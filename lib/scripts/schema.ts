@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { map, text } from "../http/valid.ts";
+import { map, nullable, text } from "../http/valid.ts";
 
 const script = v.optional(v.string(), "");
 const scope = v.optional(v.nullable(map));
@@ -28,7 +28,6 @@ export const testScriptBody = v.strictObject({
   scripts: v.optional(v.pipe(map, v.record(v.string(), v.string("must be a script's source")))),
 });
 
-const nullable = v.nullable(v.string());
 const words = v.array(v.string());
 const finding = v.strictObject({
   severity: v.picklist(["error", "warning"]),

@@ -2,7 +2,7 @@ import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { FULL_ACCESS, isScope } from "../auth/permissions.ts";
 import type { Database } from "../db/schema.ts";
-import { text } from "../http/valid.ts";
+import { nullable, stamp, text } from "../http/valid.ts";
 import { type NamedUserRow, toUser, user } from "../users/schema.ts";
 
 export const DEFAULT_LIFETIME_S = 3600;
@@ -44,9 +44,6 @@ export const refreshBody = v.strictObject({ refresh_token: v.string() });
 
 export type TokenRow = Selectable<Database["tokens"]>;
 export type FamilyRow = Selectable<Database["token_families"]>;
-
-const nullable = v.nullable(v.string());
-const stamp = v.pipe(v.string(), v.isoTimestamp());
 
 /** What minting for an org user answers: RFC 6749 §5.1, with the id that revokes it. */
 export const mintedToken = v.strictObject({

@@ -1,7 +1,7 @@
 import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { type Database, type Role, real, roles } from "../db/schema.ts";
-import { metadata, text } from "../http/valid.ts";
+import { metadata, nullable, text } from "../http/valid.ts";
 import { type Id, isId } from "../ids.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
@@ -58,7 +58,6 @@ export type ListUsers = v.InferOutput<typeof listUsersQuery>;
 
 export type UserRow = Selectable<Database["users"]>;
 
-const nullable = v.nullable(v.string());
 const person = {
   id: v.string(),
   app: v.string(),

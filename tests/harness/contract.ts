@@ -47,8 +47,12 @@ export function templateOf(paths: string[], path: string): string | undefined {
 
 const pointer = (...parts: string[]) => parts.map((part) => part.replaceAll("~", "~0").replaceAll("/", "~1")).join("/");
 
+type Operation = { method: string; path: string; tier: number; success: number; response: { schema: string | null } };
 const contract = hasContract
-  ? { operations: readContract("operations.json") as any[], ajv: newAjv().addSchema(readContract("schemas.json")) }
+  ? {
+      operations: readContract("operations.json") as Operation[],
+      ajv: newAjv().addSchema(readContract("schemas.json")),
+    }
   : null;
 
 /** Throws where the answer is one that the document or the contract does not describe. */
