@@ -11,8 +11,8 @@ if (!url) {
 const database = await openPostgres(url);
 try {
   const added = await migrate(database);
-  const done = added.length ? `Applied ${added.join(", ")}` : "Nothing to do";
-  console.log(`${done}: the schema is version ${MIGRATIONS.length}.`);
+  const what = added.length === MIGRATIONS.length ? "schema.sql" : added.join(", ");
+  console.log(`${what ? `Applied ${what}` : "Nothing to do"}: the schema is version ${MIGRATIONS.length}.`);
 } finally {
   await database.close();
 }
