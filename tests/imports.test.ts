@@ -49,7 +49,18 @@ it("uses Node, and what only develops, nowhere but in lib/local", () => {
 });
 
 it("lets nouns import from the part to the whole, never in a circle", () => {
-  const machinery = new Set(["auth", "db", "http", "objects", "local", "env.ts", "errors.ts", "ids.ts", "paging.ts"]);
+  const machinery = new Set([
+    "auth",
+    "db",
+    "http",
+    "objects",
+    "local",
+    "env.ts",
+    "errors.ts",
+    "ids.ts",
+    "kinds.ts",
+    "paging.ts",
+  ]);
   const edges = new Map<string, Set<string>>();
   for (const { file, target } of imports) {
     const [from, to] = [group(file), group(target)];

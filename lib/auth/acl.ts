@@ -2,7 +2,8 @@
 import { type RawBuilder, sql } from "kysely";
 import * as v from "valibot";
 import { text } from "../http/valid.ts";
-import { type Id, isId, type Kind } from "../ids.ts";
+import { type Id, isId } from "../ids.ts";
+import type { Kind } from "../kinds.ts";
 
 const principalKinds: Record<string, Kind> = { user: "user", team: "team", org: "org", agent: "agent" };
 const orgRoles = ["admin", "member", "viewer"];

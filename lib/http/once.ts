@@ -5,17 +5,8 @@ import { refusal } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
+import { kinds, type StoredKind } from "../kinds.ts";
 import type { Env } from "./router.ts";
-
-/** The kinds that a POST makes, and where their rows lie. */
-const tables = {
-  agent: "agents",
-  key: "keys",
-  org: "orgs",
-  sandbox: "sandboxes",
-  token: "tokens",
-  user: "users",
-} as const;
 
 type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
 
@@ -24,7 +15,7 @@ type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewe
  * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
  * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
  */
-export async function once<E extends Viewed, K extends keyof typeof tables, Row>(
+export async function once<E extends Viewed, K extends StoredKind, Row>(
   c: Context<E>,
   kind: K,
   write: (db: TenantDb, id: Id<K>) => Promise<Row>,
@@ -43,7 +34,7 @@ export async function once<E extends Viewed, K extends keyof typeof tables, Row>
   for (let attempt = 1; ; attempt++) {
     const id = newId(kind);
     try {
-      return await write(db.keyed(tables[kind], { subject, key, fingerprint, row_id: id }), id);
+      return await write(db.keyed(kinds[kind].table, { subject, key, fingerprint, row_id: id }), id);
     } catch (error) {
       if (refusal(error)?.constraint !== "idempotency_keys_pkey") throw error;
       const held = await db
