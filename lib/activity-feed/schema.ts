@@ -1,6 +1,5 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import { type Database, real } from "../db/schema.ts";
+import { type Row, real } from "../db/schema.ts";
 import { nullable, stamp, text } from "../http/valid.ts";
 import { told } from "../kinds.ts";
 import { MAX_PAGE_SIZE, positive } from "../paging.ts";
@@ -42,7 +41,7 @@ export const listActivityQuery = v.object({
 });
 export type ListActivity = v.InferOutput<typeof listActivityQuery>;
 
-export type ActivityRow = Selectable<Database["activity_feed_entries"]>;
+export type ActivityRow = Row<"activity_feed_entries">;
 
 export const activityFeedEntry = v.strictObject({
   id: v.string(),

@@ -1,5 +1,6 @@
 import { NeonDbError } from "@neondatabase/serverless";
-import { conflict, forbidden, insufficientScope, invalid, unauthenticated, unavailable } from "../errors.ts";
+import { conflict, forbidden, insufficientScope, invalid, notFound, unauthenticated, unavailable } from "../errors.ts";
+import { type Kind, kinds } from "../kinds.ts";
 
 /** What the database refused, if it was the database: its SQLSTATE, the constraint and the reason raised. */
 export const refusal = (error: unknown) =>
@@ -14,12 +15,18 @@ const PASSING = /^(08|40|53|57)/;
  */
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
-/** What `app.enter_…` raised, as the refusal it stands for; what passes, as a 503; anything else as it is. */
+/** What `app.enter_…` and `app.must_reach` raised, as the refusal it stands for; what passes, as a 503; anything else as it is. */
 export function asLiveness(error: unknown, permission: string): unknown {
   const raised = refusal(error);
   if (raised && (!raised.code || PASSING.test(raised.code))) return unavailable(error);
   if (raised?.code === "AE401") return unauthenticated();
+  if (raised?.code === "AE404") return notFound(raised.reason as Kind);
   if (raised?.code !== "AE403") return error;
+  const [, kind] = raised.reason.match(/^read_only (\w+)$/) ?? [];
+  if (kind) {
+    const { name } = kinds[kind as Kind];
+    return forbidden("forbidden", `You may read this ${name}, but its access list does not let you change it.`);
+  }
   return raised.reason === "org_suspended"
     ? forbidden("org_suspended", "This org is suspended. Its records are kept; it works again as soon as it is active.")
     : insufficientScope(permission);

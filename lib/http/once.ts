@@ -1,5 +1,4 @@
 import type { Context } from "hono";
-import type { Viewer } from "../auth/allow.ts";
 import { sha256 } from "../auth/keys.ts";
 import { refusal } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -8,7 +7,7 @@ import { type Id, newId } from "../ids.ts";
 import { kinds, type StoredKind } from "../kinds.ts";
 import type { Env } from "./router.ts";
 
-type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
+type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: TenantDb } };
 
 /**
  * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
@@ -21,14 +20,14 @@ export async function once<E extends Viewed, K extends StoredKind, Row>(
   write: (db: TenantDb, id: Id<K>) => Promise<Row>,
   read: (db: TenantDb, id: Id<K>) => Promise<Row>,
 ): Promise<Row> {
-  const { db, viewer } = c.var as Viewed["Variables"];
+  const { db } = c.var as Viewed["Variables"];
   const key = c.req.header("Idempotency-Key");
   if (key === undefined) return write(db, newId(kind));
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw invalid({ field: "Idempotency-Key", message: "must have 1 to 255 visible ASCII characters" });
   }
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
-  const subject = viewer.kind === "token" ? viewer.user : "app";
+  const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
   const { pathname, search } = new URL(c.req.url);
   const fingerprint = await sha256(`${c.req.method} ${pathname}${search}\n${await c.req.text()}`);
   for (let attempt = 1; ; attempt++) {
