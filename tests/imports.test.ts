@@ -79,6 +79,21 @@ it("lets nouns import from the part to the whole, never in a circle", () => {
   expect([...edges.keys()].filter((noun) => reaches(noun, noun))).toEqual([]);
 });
 
+it("has no circle of imports, types included: each file can be read after those that it names", () => {
+  const edges = new Map<string, string[]>();
+  for (const { file, target } of imports) edges.set(file, [...(edges.get(file) ?? []), target]);
+  const circles: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, path: string[]) => {
+    if (path.includes(file)) circles.push([...path.slice(path.indexOf(file)), file].join(" → "));
+    if (done.has(file) || path.includes(file)) return;
+    for (const next of edges.get(file) ?? []) visit(next, [...path, file]);
+    done.add(file);
+  };
+  for (const file of files) visit(file, []);
+  expect(circles).toEqual([]);
+});
+
 it("lets machinery know no noun", () => {
   const nouns = new Set(files.filter((file) => /^lib\/[^/]+\/queries\.ts$/.test(file)).map(group));
   const knowing = imports.filter(

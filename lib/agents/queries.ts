@@ -1,6 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { firstAcl, nextAcl, passes, reach } from "../auth/acl.ts";
-import { asConflict } from "../db/errors.ts";
 import { NONE, type Viewer } from "../db/schema.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { forbidden, invalid, notFound } from "../errors.ts";
@@ -69,14 +68,12 @@ export async function createAgent(db: TenantDb, id: Id<"agent">, body: CreateAge
   const place = viewer.kind === "key" && org ? db.inOrg(org) : db;
   const told: Telling = { kind: "agent.created", title: sql`'Agent created: ' || coalesce(name, id)`, ...about };
   if (!user) {
-    const [made] = await place.telling(place.insertInto("agents", row), told).execute().catch(asConflict);
+    const [made] = await place.telling(place.insertInto("agents", row), told).execute();
     return made!;
   }
   const owner = place.selectFrom("users").where("id", "=", user);
   const agent = place.insertUnder(owner.where(mayOwnFor(viewer, user)), "agents", { ...row, user_id: user });
-  const { made, found } = await place
-    .batch({ made: place.telling(agent, told), found: owner.select("id") })
-    .catch(asConflict);
+  const { made, found } = await place.batch({ made: place.telling(agent, told), found: owner.select("id") });
   if (made[0]) return made[0];
   throw found.length ? notTheirs() : noSuch("user");
 }
@@ -111,18 +108,16 @@ export async function updateAgent(db: TenantDb, name: string, body: UpdateAgent)
     .where("id", "in", agent.rows.select("id"));
   if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (user) change = change.where(mayOwnFor(db.viewer, user)).where("org_id", "in", owner);
-  const { row, found, owned } = await agent.db
-    .batch({
-      row: db.telling(change, {
-        kind: "agent.updated",
-        title: sql`'Agent updated: ' || coalesce(name, id)`,
-        metadata: { fields: Object.keys(body) },
-        ...about,
-      }),
-      found: agent.rows.select("org_id"),
-      owned: owner,
-    })
-    .catch(asConflict);
+  const { row, found, owned } = await agent.db.batch({
+    row: db.telling(change, {
+      kind: "agent.updated",
+      title: sql`'Agent updated: ' || coalesce(name, id)`,
+      metadata: { fields: Object.keys(body) },
+      ...about,
+    }),
+    found: agent.rows.select("org_id"),
+    owned: owner,
+  });
   if (row[0]) return row[0];
   if (!found[0]) throw notFound("agent");
   const { org_id } = found[0];

@@ -19,7 +19,7 @@ import {
 import { type Id, newId } from "../ids.ts";
 import { kinds, type Told } from "../kinds.ts";
 import type { CursorPage, Page } from "../paging.ts";
-import { asLiveness, lostRace } from "./errors.ts";
+import { asRefusal, lostRace } from "./errors.ts";
 import type { Connection } from "./neon.ts";
 import { owns } from "./owns.ts";
 import {
@@ -135,7 +135,7 @@ export class TenantDb {
       if ((entered?.rows[0] as { stale?: boolean } | undefined)?.stale) this.#door.onStale();
       return results.slice(this.#before.length, this.#before.length + queries.length);
     } catch (error) {
-      throw asLiveness(error, this.#door.permission);
+      throw asRefusal(error, this.#door.permission);
     }
   }
 

@@ -1,5 +1,4 @@
 import { sql } from "kysely";
-import { asConflict } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
@@ -23,12 +22,10 @@ export function listOrgs(db: TenantDb, { search, status, ...page }: ListOrgs) {
 export async function createOrg(db: TenantDb, id: Id<"org">, values: CreateOrg): Promise<OrgRow> {
   const inOrg = db.inOrg(id);
   const org = inOrg.insertInto("orgs", { id, ...values });
-  const { made } = await inOrg
-    .batch({
-      place: inOrg.insertInto("tenants", {}),
-      made: inOrg.telling(org, { kind: "org.created", title: sql`'Org created: ' || name`, readers: sql`'{}'` }),
-    })
-    .catch(asConflict);
+  const { made } = await inOrg.batch({
+    place: inOrg.insertInto("tenants", {}),
+    made: inOrg.telling(org, { kind: "org.created", title: sql`'Org created: ' || name`, readers: sql`'{}'` }),
+  });
   return made[0]!;
 }
 
@@ -58,8 +55,7 @@ export const updateOrg = (db: TenantDb, id: Id<"org">, values: UpdateOrg): Promi
       readers: sql`'{}'`,
       metadata: { fields: Object.keys(values), ...(values.status && { status: values.status }) },
     })
-    .executeTakeFirstOrThrow(() => notFound("org"))
-    .catch(asConflict);
+    .executeTakeFirstOrThrow(() => notFound("org"));
 
 /** Ends the org and all that lives in it: its place goes, and everything there with it. */
 export async function deleteOrg(db: TenantDb, id: Id<"org">): Promise<void> {

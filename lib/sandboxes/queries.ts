@@ -4,7 +4,6 @@
  */
 import { sql } from "kysely";
 import { type KeyType, newKey } from "../auth/keys.ts";
-import { asConflict } from "../db/errors.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { forbidden, notFound } from "../errors.ts";
@@ -27,13 +26,11 @@ export async function createSandbox(
   }
   const inside = db.inSandbox(id);
   const { insert } = await prepareKey(inside, newId("key"), "publishable", values.expires_at);
-  const { made, keys } = await inside
-    .batch({
-      place: inside.insertInto("tenants", {}),
-      made: inside.insertInto("sandboxes", { ...values, for_org_id: org }).returningAll(),
-      keys: insert.returningAll(),
-    })
-    .catch(asConflict);
+  const { made, keys } = await inside.batch({
+    place: inside.insertInto("tenants", {}),
+    made: inside.insertInto("sandboxes", { ...values, for_org_id: org }).returningAll(),
+    keys: insert.returningAll(),
+  });
   return { sandbox: made[0]!, keys };
 }
 

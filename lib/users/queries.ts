@@ -1,5 +1,4 @@
 import { type RawBuilder, sql } from "kysely";
-import { asConflict } from "../db/errors.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused } from "../errors.ts";
@@ -44,8 +43,7 @@ export async function createUser(
   });
   const [row] = await place
     .telling(user, { kind: "user.created", title: sql`'User created: ' || coalesce(name, id)`, ...about })
-    .execute()
-    .catch(asConflict);
+    .execute();
   return row!;
 }
 
@@ -94,18 +92,16 @@ export async function updateUser(
   if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (values.role) change = change.where("org_id", "!=", NONE);
   if (values.role && values.role !== "owner") change = change.where(keepsOwner(db));
-  const { row, found } = await db
-    .batch({
-      lock: lockOrg(db, id),
-      row: db.telling(change, {
-        kind: "user.updated",
-        title: sql`'User updated: ' || coalesce(name, id)`,
-        metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
-        ...about,
-      }),
-      found: db.selectFrom("users").select("org_id").where("id", "=", id),
-    })
-    .catch(asConflict);
+  const { row, found } = await db.batch({
+    lock: lockOrg(db, id),
+    row: db.telling(change, {
+      kind: "user.updated",
+      title: sql`'User updated: ' || coalesce(name, id)`,
+      metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
+      ...about,
+    }),
+    found: db.selectFrom("users").select("org_id").where("id", "=", id),
+  });
   if (row[0]) return row[0];
   if (!found[0]) throw notFound("user");
   if (org !== undefined && found[0].org_id !== (org ?? NONE)) {
@@ -143,6 +139,5 @@ export async function updateProfile(db: TenantDb, id: Id<"user">, profile: Profi
     .where("id", "=", id);
   return db
     .telling(change, { kind: "user.updated", title: sql`'User updated: ' || coalesce(name, id)`, ...about })
-    .executeTakeFirstOrThrow(() => notFound("user"))
-    .catch(asConflict);
+    .executeTakeFirstOrThrow(() => notFound("user"));
 }
