@@ -79,7 +79,7 @@ describe("the routes of wrangler.toml", () => {
         .map(patternOf)
         .filter((found) => found.group !== group)
         .map(
-          ({ pattern, group: other }) => `[env.${group}] lacks a route for ${path}: ${pattern} of ${other} takes it`,
+          (found) => `${path} goes to ${found.group}: add "…${path.split("/:")[0]}*" to the routes of [env.${group}]`,
         ),
     );
     expect([...new Set(faults)]).toEqual([]);
