@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 const alone = ["tests/imports.test.ts", "tests/groups.test.ts"];
 
 /**
- * `lib`: pure code, no server. `api`: everything through the front door, over one running system
+ * `lib`: what asks no running system. `api`: everything through the front door, over one running system
  * (tests/harness/setup.ts) that all files share.
  */
 export default defineConfig({

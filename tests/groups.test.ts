@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { groups } from "../functions/groups.ts";
 import { routers as root } from "../functions/root/index.ts";
-import { ROOT, readGroups } from "../lib/local/groups.ts";
+import { type Group, ROOT, readGroups } from "../lib/local/groups.ts";
 
 const listed: Record<string, typeof root> = { root, ...groups };
 const configured = readGroups();
@@ -20,10 +20,22 @@ describe("a group is registered", () => {
     expect(absent.map((group) => `wrangler.toml lacks [env.${group}]: copy the one of agents`)).toEqual([]);
     const faults = configured.flatMap(([group, { name, main }]) => [
       name !== `agentry-${group}` && `[env.${group}] wants name = "agentry-${group}"`,
-      main !== (group === "all" ? "functions/index.ts" : `functions/${group}/index.ts`) &&
+      group !== "all" &&
+        main !== `functions/${group}/index.ts` &&
         `[env.${group}] wants main = "functions/${group}/index.ts"`,
     ]);
     expect(faults.filter(Boolean)).toEqual([]);
+  });
+
+  it("with the vars and secrets of the single Worker, which has everybody's", () => {
+    const wants = ({ vars, secrets }: Group) => [...Object.keys(vars), ...secrets.required];
+    const all = wants(configured.find(([group]) => group === "all")![1]);
+    const faults = configured.flatMap(([group, worker]) => {
+      const has = wants(worker);
+      const differing = [...all.filter((name) => !has.includes(name)), ...has.filter((name) => !all.includes(name))];
+      return differing.map((name) => `[env.${group}] and [env.all] differ in ${name}`);
+    });
+    expect(faults).toEqual([]);
   });
 
   it("in functions/groups.ts, whence the document and the single Worker have it", () => {
