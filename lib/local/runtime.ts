@@ -6,12 +6,10 @@ import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangle
 import type { Bindings } from "../env.ts";
 import { CONFIG, type Group, ROOT, readGroups } from "./groups.ts";
 
-/** Those that make tokens hold the private keys; the others verify with the public set. */
-const MINTS = new Set(["developer", "auth", "people", "all"]);
-
-export type Secrets = Bindings & { PUBLIC_JWKS: string };
+export type Secrets = Bindings;
 export type RuntimeOptions = {
   port: number;
+  /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
   secrets: Secrets;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
@@ -75,15 +73,15 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
     if (file) code.set(group, file.text);
   };
   const workers = () =>
-    groups.map(([group, { name, routes }]) => {
+    groups.map(([group, { name, routes, secrets }]) => {
       const worker = workerOptions(group);
-      const { PUBLIC_JWKS, ...secrets } = options.secrets;
+      const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
       return {
         ...worker,
         name,
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
         routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),
-        bindings: { ...worker.bindings, ...secrets, JWKS: MINTS.has(group) ? secrets.JWKS : PUBLIC_JWKS },
+        bindings: { ...worker.bindings, ...Object.fromEntries(given) },
         ...(options.outbound && { outboundService: outside(options.outbound) }),
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };

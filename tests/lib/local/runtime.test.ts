@@ -34,7 +34,7 @@ it("gives the private signing keys to those Workers that sign, and to no other",
     const given = await Promise.all(
       groups.map(async ([group]) => {
         const bindings = await runtime.bindings(group);
-        expect(JSON.parse(bindings.JWKS as string).keys, group).toMatchObject([{ kid: "one" }]);
+        expect(JSON.parse(bindings.PUBLIC_JWKS as string).keys, group).toMatchObject([{ kid: "one" }]);
         return { group, has: JSON.stringify(bindings).includes(d!) };
       }),
     );
