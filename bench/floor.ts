@@ -9,7 +9,7 @@ import { base64url } from "jose";
 import { CompiledQuery } from "kysely";
 import { createAgent, getAgent, listAgents } from "../lib/agents/queries.ts";
 import { type CreateAgent, toAgent } from "../lib/agents/schema.ts";
-import { openDb, type Viewer } from "../lib/auth/allow.ts";
+import { type Credential, openDb } from "../lib/auth/allow.ts";
 import type { Permission } from "../lib/auth/permissions.ts";
 import { type AccessToken, signToken } from "../lib/auth/tokens.ts";
 import { type Connection, connect } from "../lib/db/neon.ts";
@@ -26,9 +26,9 @@ import type { MintToken } from "../lib/tokens/schema.ts";
 
 const app = new Hono<Env>();
 
-function viewerOf(c: Context<Env>): Viewer {
+function credentialOf(c: Context<Env>): Credential {
   const asked = c.req.query() as { app: Id<"app">; org: Id<"org">; user: Id<"user">; token: Id<"token">; key?: string };
-  const inApp: Pick<Viewer, "app" | "sandbox" | "beside"> = { app: asked.app, sandbox: NONE, beside: null };
+  const inApp: Pick<Credential, "app" | "sandbox" | "beside"> = { app: asked.app, sandbox: NONE, beside: null };
   if (asked.key !== undefined) {
     return { kind: "key", ...inApp, hash: base64url.decode(asked.key) as Uint8Array<ArrayBuffer> };
   }
@@ -38,8 +38,8 @@ function viewerOf(c: Context<Env>): Viewer {
 const nothing = CompiledQuery.raw("select 1");
 
 /** The floor's database: no door, neither the credential's nor `app.within`. */
-function floorOf(c: Context<Env>, viewer: Viewer): TenantDb {
-  const { app, sandbox } = viewer;
+function floorOf(c: Context<Env>, credential: Credential): TenantDb {
+  const { app, sandbox } = credential;
   const connection: Connection = (queries, mode) =>
     connect(c.env.DATABASE_URL)(
       queries.map((query) => (query.sql.startsWith("select app.") ? nothing : query)),
@@ -47,52 +47,48 @@ function floorOf(c: Context<Env>, viewer: Viewer): TenantDb {
     );
   return new TenantDb(
     connection,
-    { enter: nothing, permission: "", actor: viewer.kind === "token" ? viewer.user : null, onStale: () => {} },
-    viewer.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: viewer.org },
+    { enter: nothing, permission: "", viewer: credential, onStale: () => {} },
+    credential.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: credential.org },
     c.req.method === "GET" ? "read" : "write",
   );
 }
 
 function open(c: Context<Env>, permission: Permission) {
-  const viewer = viewerOf(c);
+  const credential = credentialOf(c);
   const hasWalls = new URL(c.env.DATABASE_URL).username === "agentry_api";
-  return { viewer, db: hasWalls ? openDb(c, viewer, permission) : floorOf(c, viewer) };
+  return hasWalls ? openDb(c, credential, permission) : floorOf(c, credential);
 }
 
 app.get("/", (c) => c.json({ status: "ok" }));
 
 app.get("/sign", async (c) => {
   const iat = Math.floor(Date.now() / 1000);
-  const { app, org, user, token } = viewerOf(c) as Viewer & { kind: "token" };
+  const { app, org, user, token } = credentialOf(c) as Credential & { kind: "token" };
   const whose: AccessToken = { app, sandbox: NONE, org, user, token, scopes: ["full_access"] };
   return c.json({ access_token: await signToken(c.env, whose, { iat, exp: iat + 3600 }) });
 });
 
 app.get("/agents", async (c) => {
-  const { db, viewer } = open(c, "agents:read");
   const page = { page: 1, page_size: Number(c.req.query("page_size")) };
-  const { rows, total } = await listAgents(db, viewer, page);
-  return c.json(paginate(page, rows, total, toAgent));
+  return c.json(paginate(page, await listAgents(open(c, "agents:read"), page), toAgent));
 });
 
 app.get("/agents/:agent", async (c) => {
-  const { db, viewer } = open(c, "agents:read");
-  return c.json(toAgent(await getAgent(db, viewer, c.req.param("agent"))));
+  return c.json(toAgent(await getAgent(open(c, "agents:read"), c.req.param("agent"))));
 });
 
 app.post("/agents", async (c) => {
-  const { db, viewer } = open(c, "agents:write");
-  const row = await createAgent(db, viewer, newId("agent"), await c.req.json<CreateAgent>());
-  return c.json({ ...toAgent(row), installed_configs: null });
+  const db = open(c, "agents:write");
+  return c.json(toAgent(await createAgent(db, newId("agent"), await c.req.json<CreateAgent>())));
 });
 
 app.post("/orgs", async (c) => {
-  const { db } = open(c, "developer:write");
+  const db = open(c, "developer:write");
   return c.json(toOrg(await createOrg(db, newId("org"), await c.req.json<CreateOrg>())), 201);
 });
 
 app.post("/users/:user/tokens", async (c) => {
-  const { db } = open(c, "developer:write");
+  const db = open(c, "developer:write");
   const user = c.req.param("user") as Id<"user">;
   const minted = await mintToken(db, user, newId("token"), await c.req.json<MintToken>());
   const { row, access_token, refresh_token, expires_in } = await issue(c.env, minted.token, minted.generation);

@@ -2,7 +2,7 @@
  * Every refusal there is. Throw what a maker gives, never a status; anything else that flies is a bug and
  * answers an empty 500.
  */
-import type { Kind } from "./ids.ts";
+import { type Kind, kinds } from "./kinds.ts";
 
 export type FieldError = { field: string; message: string };
 
@@ -59,14 +59,12 @@ export const insufficientScope = (permission: string) =>
     },
   );
 
-const names: Partial<Record<Kind, string>> = { token_family: "token", activity_feed_entry: "activity feed entry" };
-
 /** 404: absent, hidden, another tenant's or malformed: one answer, to the byte. */
 export const notFound = (kind: Kind | "address") =>
   new ApiError(
     404,
     "not_found",
-    kind === "address" ? "There is nothing at this address." : `No such ${names[kind] ?? kind}.`,
+    kind === "address" ? "There is nothing at this address." : `No such ${kinds[kind].name}.`,
   );
 
 /** 409 on a field whose value is taken. */

@@ -3,21 +3,8 @@
  * time of making under collation "C", so a list orders by id and an id is its cursor.
  */
 import { notFound } from "./errors.ts";
+import { type Kind, kinds } from "./kinds.ts";
 
-const prefixes = {
-  app: "dap",
-  sandbox: "dsb",
-  org: "org",
-  user: "usr",
-  key: "dsk",
-  token: "sat",
-  token_family: "saf",
-  agent: "agi",
-  activity_feed_entry: "afe",
-  team: "tem",
-} as const;
-
-export type Kind = keyof typeof prefixes;
 declare const kind: unique symbol;
 /** A string that is known to be an id of one kind: `Id<"agent">` is `agi_…`; mixing kinds does not compile. */
 export type Id<K extends Kind> = string & { readonly [kind]: K };
@@ -61,11 +48,13 @@ function uuidv7(): Uint8Array {
 }
 
 /** A new id of the kind, greater than every one made before in this isolate. */
-export const newId = <K extends Kind>(kind: K): Id<K> => `${prefixes[kind]}_${base62(uuidv7(), LENGTH)}` as Id<K>;
+export const newId = <K extends Kind>(kind: K): Id<K> => `${kinds[kind].prefix}_${base62(uuidv7(), LENGTH)}` as Id<K>;
 
 /** Whether the text could be an id of the kind. */
-export const isId = <K extends Kind>(kind: K, text: string): text is Id<K> =>
-  text.startsWith(`${prefixes[kind]}_`) && shape.test(text.slice(prefixes[kind].length + 1));
+export function isId<K extends Kind>(kind: K, text: string): text is Id<K> {
+  const { prefix } = kinds[kind];
+  return text.startsWith(`${prefix}_`) && shape.test(text.slice(prefix.length + 1));
+}
 
 /** Takes an id in from a path. A malformed one cannot exist: it is the same 404 as an absent row. */
 export function parseId<K extends Kind>(kind: K, text: string): Id<K> {

@@ -4,6 +4,7 @@
  */
 import * as v from "valibot";
 import { open, seal } from "./auth/secrets.ts";
+import type { Tenant } from "./db/schema.ts";
 import { badRequest } from "./errors.ts";
 
 export const PAGE_SIZE = 25;
@@ -45,14 +46,15 @@ export const pageOf = <V extends v.GenericSchema>(view: V) =>
     has_prev: v.boolean(),
   });
 
-/** The `limit … offset` of a page. */
-export const windowOf = ({ page, page_size }: Page) => ({ limit: page_size, offset: (page - 1) * page_size });
-
 /** The envelope around one page's rows; `total` counts the rows of all pages. */
-export function paginate<Row, View>({ page, page_size }: Page, rows: Row[], total: number, toView: (row: Row) => View) {
+export function paginate<Row, View>(
+  { page, page_size }: Page,
+  { rows, total }: { rows: Row[]; total: number },
+  toView: (row: Row) => View,
+) {
   const total_pages = Math.ceil(total / page_size);
   return {
-    data: rows.map(toView),
+    data: rows.map((row) => toView(row)),
     page,
     page_size,
     total_entries: total,
@@ -66,7 +68,13 @@ export function paginate<Row, View>({ page, page_size }: Page, rows: Row[], tota
 export const containing = (text: string) => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 
 /** Where a cursor list goes on: from an id towards older rows, or towards newer ones. */
-export type CursorPage = { limit: number; direction: "older" | "newer"; from: string | null };
+export type CursorPage = {
+  limit: number;
+  direction: "older" | "newer";
+  from: string | null;
+  /** An id as a cursor of this list. */
+  seal: (id: string) => Promise<string>;
+};
 
 const invalidCursor = () =>
   badRequest(
@@ -76,17 +84,22 @@ const invalidCursor = () =>
 
 type CursorQuery = { limit: number; before_cursor?: string | undefined; after_cursor?: string | undefined };
 
-/** Opens the cursors of a query. `place` names the list and the tenant: a cursor opens nowhere else. */
-export async function openCursor(roots: string, query: CursorQuery, place: string): Promise<CursorPage> {
+/** Opens the cursors of a query. A cursor opens in the list and the tenant that it was made for, and nowhere else. */
+export async function openCursor(roots: string, list: string, tenant: Tenant, query: CursorQuery): Promise<CursorPage> {
   const { limit, before_cursor, after_cursor } = query;
   if (before_cursor !== undefined && after_cursor !== undefined) {
     throw badRequest("invalid_cursor", "Send before_cursor or after_cursor, not both.");
   }
+  const place = [list, tenant.app, tenant.sandbox, tenant.kind === "org" ? tenant.org : "*"].join(" ");
   const sealed = before_cursor ?? after_cursor;
-  if (sealed === undefined) return { limit, direction: "older", from: null };
-  const from = await open(roots, sealed, place);
-  if (from === null) throw invalidCursor();
-  return { limit, direction: after_cursor === undefined ? "older" : "newer", from };
+  const from = sealed === undefined ? null : await open(roots, sealed, place);
+  if (sealed !== undefined && from === null) throw invalidCursor();
+  return {
+    limit,
+    direction: after_cursor === undefined ? "older" : "newer",
+    from,
+    seal: (id) => seal(roots, id, place),
+  };
 }
 
 /**
@@ -94,10 +107,8 @@ export async function openCursor(roots: string, query: CursorQuery, place: strin
  * rows, `after_cursor` to newer ones; each is null at its end of the list. `has_more` is of the way that was gone.
  */
 export async function paginateByCursor<Row extends { id: string }, View>(
-  roots: string,
-  { limit, direction, from }: CursorPage,
+  { limit, direction, from, seal }: CursorPage,
   found: Row[],
-  place: string,
   toView: (row: Row) => View,
 ) {
   const has_more = found.length > limit;
@@ -105,9 +116,9 @@ export async function paginateByCursor<Row extends { id: string }, View>(
   if (direction === "newer") rows.reverse();
   const hasOlder = direction === "newer" || has_more;
   const hasNewer = direction === "newer" ? has_more : from !== null;
-  const cursor = async (id: string | null | undefined) => (id ? seal(roots, id, place) : null);
+  const cursor = async (id: string | null | undefined) => (id ? seal(id) : null);
   return {
-    data: rows.map(toView),
+    data: rows.map((row) => toView(row)),
     has_more,
     before_cursor: hasOlder ? await cursor(rows.at(-1)?.id ?? from) : null,
     after_cursor: hasNewer ? await cursor(rows[0]?.id ?? from) : null,

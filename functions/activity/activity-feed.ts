@@ -18,11 +18,9 @@ activity.get(
     const query = c.req.valid("query");
     mustBeAmong("kind", query.kind, kinds);
     mustBeAmong("level", query.level, levels);
-    const { viewer, db } = c.var;
-    const place = `activity_feed ${viewer.app} ${viewer.sandbox} ${viewer.kind === "token" ? viewer.org : "*"}`;
-    const page = await openCursor(c.env.ROOT_SECRETS, query, place);
-    const rows = await listActivity(db, viewer, query, page);
-    const { data, ...cursors } = await paginateByCursor(c.env.ROOT_SECRETS, page, rows, place, toActivityFeedEntry);
+    const page = await openCursor(c.env.ROOT_SECRETS, "activity_feed", c.var.db.tenant, query);
+    const rows = await listActivity(c.var.db, query, page);
+    const { data, ...cursors } = await paginateByCursor(page, rows, toActivityFeedEntry);
     return c.var.answer({ entries: data, data, ...cursors });
   },
 );

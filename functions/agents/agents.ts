@@ -3,7 +3,6 @@ import {
   agent,
   agentPage,
   createAgentBody,
-  createdAgent,
   listAgentsQuery,
   toAgent,
   updateAgentBody,
@@ -24,8 +23,7 @@ agents.get(
   gives(200, agentPage),
   async (c) => {
     const query = c.req.valid("query");
-    const { rows, total } = await listAgents(c.var.db, c.var.viewer, query);
-    return c.var.answer(paginate(query, rows, total, toAgent));
+    return c.var.answer(paginate(query, await listAgents(c.var.db, query), toAgent));
   },
 );
 
@@ -34,22 +32,15 @@ agents.post(
   "/api/v1/agents",
   allow("agents:write"),
   valid("json", createAgentBody),
-  gives(200, createdAgent, 409),
+  gives(200, agent, 409),
   async (c) => {
-    const { viewer } = c.var;
     const body = c.req.valid("json");
-    const row = await once(
-      c,
-      "agent",
-      (db, id) => createAgent(db, viewer, id, body),
-      (db, id) => getAgent(db, viewer, id),
-    );
-    return c.var.answer({ ...toAgent(row), installed_configs: null });
+    return c.var.answer(toAgent(await once(c, "agent", (db, id) => createAgent(db, id, body), getAgent)));
   },
 );
 
 agents.get("/api/v1/agents/:agent", allow("agents:read"), gives(200, agent), async (c) => {
-  return c.var.answer(toAgent(await getAgent(c.var.db, c.var.viewer, c.req.param("agent"))));
+  return c.var.answer(toAgent(await getAgent(c.var.db, c.req.param("agent"))));
 });
 
 agents.patch(
@@ -58,13 +49,13 @@ agents.patch(
   valid("json", updateAgentBody),
   gives(200, agent, 409),
   async (c) => {
-    const row = await updateAgent(c.var.db, c.var.viewer, c.req.param("agent"), c.req.valid("json"));
+    const row = await updateAgent(c.var.db, c.req.param("agent"), c.req.valid("json"));
     return c.var.answer(toAgent(row));
   },
 );
 
 agents.delete("/api/v1/agents/:agent", allow("agents:write"), givesNothing(), async (c) => {
-  await deleteAgent(c.var.db, c.var.viewer, c.req.param("agent"));
+  await deleteAgent(c.var.db, c.req.param("agent"));
   return c.var.answer();
 });
 

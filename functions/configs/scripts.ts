@@ -1,4 +1,4 @@
-import { type Asked, allow, openDb, type Viewer } from "../../lib/auth/allow.ts";
+import { type Asked, allow, type Credential, openDb } from "../../lib/auth/allow.ts";
 import { invalid } from "../../lib/errors.ts";
 import { gives, givesText } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -64,8 +64,8 @@ scripts.post(
   async (c) => {
     const { script, scope, ...as } = c.req.valid("json");
     await c.var.db.enter();
-    const identity = await identify(c.var.viewer, opens(c), as);
-    const world = worldOf(c.var.viewer, opens(c), identity);
+    const identity = await identify(c.var.credential, opens(c), as);
+    const world = worldOf(c.var.credential, opens(c), identity);
     const run = await runScript(script, {
       input: (scope ?? {}) as Json,
       viewer: identity.viewer,
@@ -88,11 +88,11 @@ scripts.post(
     const [fault] = parseScript(script).program ? [] : parseScript(script).findings;
     if (fault)
       throw invalid({ field: "script", message: `line ${fault.line}, column ${fault.column}: ${fault.message}` });
-    const identity = await identify(c.var.viewer, opens(c), {});
+    const identity = await identify(c.var.credential, opens(c), {});
     const report = await testScript(script, {
       input: (scope ?? {}) as Json,
       viewer: identity.viewer,
-      world: worldOf(c.var.viewer, opens(c), identity),
+      world: worldOf(c.var.credential, opens(c), identity),
       scripts: async (key) => (Object.hasOwn(scripts, key) ? scripts[key]! : null),
     });
     return c.var.answer(report);
@@ -101,8 +101,8 @@ scripts.post(
 
 /** The sender's database for each permission that its script turns out to need. */
 const opens =
-  (c: Asked & { var: { viewer: Viewer } }): Opens =>
+  (c: Asked & { var: { credential: Credential } }): Opens =>
   (permission) =>
-    openDb(c, c.var.viewer, permission);
+    openDb(c, c.var.credential, permission);
 
 export default scripts;

@@ -1,5 +1,5 @@
 import { getApp, updateApp } from "../../lib/apps/queries.ts";
-import { app, appList, updateAppBody } from "../../lib/apps/schema.ts";
+import { app, appList, toApp, updateAppBody } from "../../lib/apps/schema.ts";
 import { allow } from "../../lib/auth/allow.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -9,11 +9,11 @@ const apps = router();
 
 /** A key's one app: the list that a client may start from. */
 apps.get("/protected/api/v2/developer/apps", allow("developer:read"), gives(200, appList), async (c) => {
-  return c.var.answer({ data: [await getApp(c.var.db)] });
+  return c.var.answer({ data: [toApp(await getApp(c.var.db))] });
 });
 
 apps.get("/protected/api/v2/developer/apps/:app_id", allow("developer:read"), gives(200, app), async (c) => {
-  return c.var.answer(await getApp(c.var.db));
+  return c.var.answer(toApp(await getApp(c.var.db)));
 });
 
 apps.patch(
@@ -22,7 +22,7 @@ apps.patch(
   valid("json", updateAppBody),
   gives(200, app),
   async (c) => {
-    return c.var.answer(await updateApp(c.var.db, c.req.valid("json")));
+    return c.var.answer(toApp(await updateApp(c.var.db, c.req.valid("json"))));
   },
 );
 

@@ -17,8 +17,7 @@ orgs.get(
   gives(200, orgPage),
   async (c) => {
     const query = c.req.valid("query");
-    const { rows, total } = await listOrgs(c.var.db, query);
-    return c.var.answer(paginate(query, rows, total, toOrg));
+    return c.var.answer(paginate(query, await listOrgs(c.var.db, query), toOrg));
   },
 );
 

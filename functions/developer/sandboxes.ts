@@ -25,8 +25,7 @@ sandboxes.get(
   gives(200, sandboxPage),
   async (c) => {
     const page = c.req.valid("query");
-    const { rows, total } = await listSandboxes(c.var.db, page);
-    return c.var.answer(paginate(page, rows, total, (row) => toSandbox(row)));
+    return c.var.answer(paginate(page, await listSandboxes(c.var.db, page), toSandbox));
   },
 );
 
@@ -65,7 +64,7 @@ sandboxes.post(
       c,
       "key",
       (db, id) => createSandboxKey(db, sandbox, id, type),
-      (db, id) => getKey(db.inside(sandbox), id),
+      (db, id) => getKey(db.inSandbox(sandbox), id),
     );
     return c.var.answer(toKey(row, full_key));
   },

@@ -17,8 +17,7 @@ users.get(
   gives(200, userPage),
   async (c) => {
     const query = c.req.valid("query");
-    const { rows, total } = await listUsers(c.var.db, query);
-    return c.var.answer(paginate(query, rows, total, toUser));
+    return c.var.answer(paginate(query, await listUsers(c.var.db, query), toUser));
   },
 );
 

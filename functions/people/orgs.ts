@@ -11,8 +11,7 @@ const orgs = router();
 /** A developer's orgs; of an org's user, its own org. */
 orgs.get("/api/v1/orgs", allow("orgs:read"), valid("query", searchOrgsQuery), gives(200, orgSummaryPage), async (c) => {
   const query = c.req.valid("query");
-  const { rows, total } = await listOrgs(c.var.db, query);
-  return c.var.answer(paginate(query, rows, total, toOrgSummary));
+  return c.var.answer(paginate(query, await listOrgs(c.var.db, query), toOrgSummary));
 });
 
 export default orgs;

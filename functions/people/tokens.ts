@@ -13,7 +13,7 @@ const tokens = router();
 
 /** All of a person's tokens, revoked and expired ones too; never a secret. */
 tokens.get("/api/v1/users/:user/tokens", allow("session"), gives(200, tokenList), async (c) => {
-  const rows = await listTokens(c.var.db, await ownUser(c.var, c.req.param("user")), "all");
+  const rows = await listTokens(c.var.db, await ownUser(c.var.db, c.req.param("user")), "all");
   return c.var.answer({ data: rows.map((row) => toSystemAccessToken(row)) });
 });
 
@@ -23,13 +23,12 @@ tokens.post(
   valid("json", personalTokenBody),
   gives(201, systemAccessToken, 429),
   async (c) => {
-    const user = await ownUser(c.var, c.req.param("user"));
-    const by = c.var.viewer.kind === "token" ? c.var.viewer.user : null;
+    const user = await ownUser(c.var.db, c.req.param("user"));
     const body = c.req.valid("json");
     const row = await once(
       c,
       "token",
-      (db, id) => createPersonalToken(db, user, id, by, body),
+      (db, id) => createPersonalToken(db, user, id, body),
       (db, id) => getToken(db, user, id),
     );
     const { access_token } = await issue(c.env, row, null);
@@ -38,7 +37,7 @@ tokens.post(
 );
 
 tokens.delete("/api/v1/users/:user/tokens/:token", allow("session"), gives(200, systemAccessToken), async (c) => {
-  const user = await ownUser(c.var, c.req.param("user"));
+  const user = await ownUser(c.var.db, c.req.param("user"));
   return c.var.answer(toSystemAccessToken(await revokeToken(c.var.db, user, parseId("token", c.req.param("token")))));
 });
 

@@ -1,4 +1,5 @@
-import { type Allowed, allow } from "../../lib/auth/allow.ts";
+import { allow } from "../../lib/auth/allow.ts";
+import type { TenantDb } from "../../lib/db/tenant-db.ts";
 import { forbidden, notFound } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -12,7 +13,7 @@ import { currentUser, profileBody, toCurrentUser, toUser, user } from "../../lib
 const users = router();
 
 users.get("/api/v1/users/me", allow("self"), gives(200, currentUser), async (c) => {
-  return c.var.answer(toCurrentUser(await getCurrentUser(c.var.db, await personOf(c.var))));
+  return c.var.answer(toCurrentUser(await getCurrentUser(c.var.db, await personOf(c.var.db))));
 });
 
 users.get("/api/v1/users/:user", allow("users:read"), gives(200, user), async (c) => {
@@ -20,20 +21,18 @@ users.get("/api/v1/users/:user", allow("users:read"), gives(200, user), async (c
 });
 
 users.get("/api/v1/users/:user/orgs", allow("orgs:read"), gives(200, orgList), async (c) => {
-  const rows = await listOrgsOf(c.var.db, await namedUser(c.var, c.req.param("user")));
+  const rows = await listOrgsOf(c.var.db, await namedUser(c.var.db, c.req.param("user")));
   return c.var.answer({ data: rows.map(toOrg) });
 });
 
 users.put("/api/v1/users/:user/profile", allow("session"), valid("json", profileBody), gives(200, user), async (c) => {
-  const row = await updateProfile(c.var.db, await ownUser(c.var, c.req.param("user")), c.req.valid("json"));
+  const row = await updateProfile(c.var.db, await ownUser(c.var.db, c.req.param("user")), c.req.valid("json"));
   return c.var.answer(toUser(row));
 });
 
-type Asking = Pick<Allowed["Variables"], "viewer" | "db">;
-
 /** The person who asks. A key is a developer's and acts for nobody. */
-async function personOf({ viewer, db }: Asking): Promise<Id<"user">> {
-  if (viewer.kind === "token") return viewer.user;
+async function personOf(db: TenantDb): Promise<Id<"user">> {
+  if (db.viewer.kind === "token") return db.viewer.user;
   await db.enter();
   throw forbidden(
     "no_user",
@@ -42,14 +41,13 @@ async function personOf({ viewer, db }: Asking): Promise<Id<"user">> {
 }
 
 /** The user that an address names: an id, or `me` for the person who asks. */
-export const namedUser = async (asking: Asking, name: string): Promise<Id<"user">> =>
-  name === "me" ? personOf(asking) : parseId("user", name);
+export const namedUser = async (db: TenantDb, name: string): Promise<Id<"user">> =>
+  name === "me" ? personOf(db) : parseId("user", name);
 
 /** As `namedUser`, where a person may only name itself: anybody else is absent. A developer names any user. */
-export async function ownUser(asking: Asking, name: string): Promise<Id<"user">> {
-  const { viewer, db } = asking;
-  const user = await namedUser(asking, name);
-  if (viewer.kind === "key" || user === viewer.user) return user;
+export async function ownUser(db: TenantDb, name: string): Promise<Id<"user">> {
+  const user = await namedUser(db, name);
+  if (db.viewer.kind === "key" || (db.viewer.kind === "token" && user === db.viewer.user)) return user;
   await db.enter();
   throw notFound("user");
 }

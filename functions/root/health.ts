@@ -20,7 +20,10 @@ const mayBeUnready = withSpec(
 
 /** It may serve: the role is one that row-level security holds, the schema is of this version, there is a signing key. */
 health.get("/readyz", mayBeUnready, gives(200, ok), async (c) => {
-  const faults = [...faultsOfKeys(c.env.JWKS), ...(await faultsOfDatabase(c.env.DATABASE_URL).catch(unreachable))];
+  const faults = [
+    ...faultsOfKeys(c.env.PUBLIC_JWKS),
+    ...(await faultsOfDatabase(c.env.DATABASE_URL).catch(unreachable)),
+  ];
   if (faults.length) throw new ApiError(503, "not_ready", faults.join(" "));
   return c.var.answer({ status: "ok" });
 });
@@ -30,7 +33,7 @@ function faultsOfKeys(jwks: string): string[] {
     keysOf(jwks);
     return [];
   } catch {
-    return ["JWKS is no set of P-256 keys, each with a kid."];
+    return ["PUBLIC_JWKS is no set of P-256 keys, each with a kid."];
   }
 }
 

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { getApp } from "../../lib/apps/queries.ts";
-import { openDb, readViewer } from "../../lib/auth/allow.ts";
+import { openDb, readCredential } from "../../lib/auth/allow.ts";
 import { ApiError } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -18,11 +18,11 @@ const ping = v.strictObject({
 /** Whether the service is there and what it thinks of the credential, if one was sent: it answers 200 either way. */
 status.get("/api/v1/status/ping", gives(200, ping), async (c) => {
   try {
-    const viewer = await readViewer(c);
-    const token = { status: viewer ? "active" : "missing", active: viewer !== null };
-    const db = viewer && openDb(c, viewer, "self");
-    const row = db && (viewer.kind === "token" ? await getUser(db, viewer.user) : null);
-    if (db && viewer.kind === "key") await getApp(db);
+    const credential = await readCredential(c);
+    const token = { status: credential ? "active" : "missing", active: credential !== null };
+    const db = credential && openDb(c, credential, "self");
+    const row = db && (credential.kind === "token" ? await getUser(db, credential.user) : null);
+    if (db && credential.kind === "key") await getApp(db);
     return c.var.answer({ success: true, deployment: null, token, user: row && toUser(row) });
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;

@@ -18,7 +18,7 @@ const jwks = v.strictObject({ keys: v.array(jwk) });
 /** The public keys (RFC 7517): all that is needed to verify an access token anywhere. */
 wellKnown.get("/.well-known/jwks.json", gives(200, jwks), (c) => {
   c.header("Cache-Control", "public, max-age=300");
-  return c.var.answer({ keys: keysOf(c.env.JWKS).public as v.InferOutput<typeof jwk>[] });
+  return c.var.answer({ keys: keysOf(c.env.PUBLIC_JWKS).public as v.InferOutput<typeof jwk>[] });
 });
 
 export default wellKnown;

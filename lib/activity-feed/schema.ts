@@ -1,7 +1,7 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import { type Database, real } from "../db/schema.ts";
+import { type Row, real } from "../db/schema.ts";
 import { nullable, stamp, text } from "../http/valid.ts";
+import { told } from "../kinds.ts";
 import { MAX_PAGE_SIZE, positive } from "../paging.ts";
 
 /** Kinds that the contract names and those that are told here: what a filter may ask for. */
@@ -15,19 +15,7 @@ export const kinds = [
   "work_item_assigned",
   "work_item_completed",
   "generic",
-  "agent.created",
-  "agent.updated",
-  "agent.deleted",
-  "key.created",
-  "key.revoked",
-  "org.created",
-  "org.updated",
-  "org.deleted",
-  "token.created",
-  "token.revoked",
-  "user.created",
-  "user.updated",
-  "user.deleted",
+  ...told,
 ] as const;
 /** The wire has two vocabularies of levels; a filter takes both. Nothing is stored as debug or audit. */
 export const levels = ["debug", "info", "warn", "warning", "error", "audit"] as const;
@@ -53,7 +41,7 @@ export const listActivityQuery = v.object({
 });
 export type ListActivity = v.InferOutput<typeof listActivityQuery>;
 
-export type ActivityRow = Selectable<Database["activity_feed_entries"]>;
+export type ActivityRow = Row<"activity_feed_entries">;
 
 export const activityFeedEntry = v.strictObject({
   id: v.string(),

@@ -1,17 +1,10 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { acl, aclBody } from "../auth/acl.ts";
-import { type Database, real } from "../db/schema.ts";
-import { metadata, nullable, stamp, text } from "../http/valid.ts";
-import { type Id, isId } from "../ids.ts";
+import { type Row, real } from "../db/schema.ts";
+import { idOf, metadata, notYet, nullable, stamp, text } from "../http/valid.ts";
+import { isId } from "../ids.ts";
 import { pageOf, pageQuery } from "../paging.ts";
-import { orgId } from "../users/schema.ts";
 
-const userId = v.pipe(
-  v.string(),
-  v.check((id) => isId("user", id), "there is no such user"),
-  v.transform((id) => id as Id<"user">),
-);
 /** What a lookup_key may be made of: it stands in addresses. */
 export const lookupKeyShape = /^[^\s/?#%\\\p{Cc}]{1,255}$/u;
 const lookupKey = v.pipe(
@@ -19,8 +12,6 @@ const lookupKey = v.pipe(
   v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
   v.check((key) => !isId("agent", key), "must not look like an agent's id"),
 );
-/** A field of the contract that nothing stands behind yet: saying so beats dropping it silently. */
-const notYet = (why: string) => v.optional(v.null(why));
 const model = text(200);
 
 const fields = {
@@ -34,8 +25,8 @@ const fields = {
   lookup_key: v.optional(v.nullable(lookupKey)),
   metadata: v.optional(metadata),
   acl: v.optional(v.nullable(aclBody)),
-  org: v.optional(v.nullable(orgId)),
-  user: v.optional(v.nullable(userId)),
+  org: v.optional(v.nullable(idOf("org"))),
+  user: v.optional(v.nullable(idOf("user"))),
   team: v.optional(v.null("there is no such team")),
   email: notYet("is not supported yet: no e-mail provider is configured"),
   phone_number: notYet("is not supported yet: no telephone provider is configured"),
@@ -84,7 +75,7 @@ export const listAgentsQuery = v.object({
 });
 export type ListAgents = v.InferOutput<typeof listAgentsQuery>;
 
-export type AgentRow = Selectable<Database["agents"]>;
+export type AgentRow = Row<"agents">;
 
 export const agent = v.strictObject({
   id: v.string(),
@@ -111,22 +102,29 @@ export const agent = v.strictObject({
   updated_at: stamp,
 });
 export const agentPage = pageOf(agent);
-/** What making one answers: `installed_configs` comes with template bundles. */
-export const createdAgent = v.strictObject({ ...agent.entries, installed_configs: v.null() });
 
 /** The agent as the API shows it. What has no provider or no template behind it is null. */
-export const toAgent = ({ app_id, sandbox_id, org_id, user_id, readers: _r, writers: _w, ...row }: AgentRow) =>
-  ({
-    ...row,
-    app: app_id,
-    sandbox: real(sandbox_id),
-    org: real(org_id),
-    org_name: null,
-    team: null,
-    user: user_id,
-    email: null,
-    phone_number: null,
-    last_applied_template_config: null,
-    template_upgrade_available: null,
-    source_solution: null,
-  }) as v.InferOutput<typeof agent>;
+export const toAgent = (row: AgentRow): v.InferOutput<typeof agent> => ({
+  id: row.id,
+  app: row.app_id,
+  sandbox: real(row.sandbox_id),
+  org: real(row.org_id),
+  org_name: null,
+  team: null,
+  user: row.user_id,
+  name: row.name,
+  description: row.description,
+  identity: row.identity,
+  default_model: row.default_model,
+  originator: row.originator,
+  lookup_key: row.lookup_key,
+  email: null,
+  phone_number: null,
+  metadata: row.metadata,
+  acl: row.acl,
+  last_applied_template_config: null,
+  template_upgrade_available: null,
+  source_solution: null,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
+});

@@ -1,6 +1,5 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import type { Database } from "../db/schema.ts";
+import type { Row } from "../db/schema.ts";
 import { metadata, stamp, text } from "../http/valid.ts";
 
 export const updateAppBody = v.strictObject({
@@ -9,7 +8,7 @@ export const updateAppBody = v.strictObject({
 });
 export type UpdateApp = v.InferOutput<typeof updateAppBody>;
 
-export type AppRow = Selectable<Database["apps"]>;
+export type AppRow = Row<"apps">;
 
 export const app = v.strictObject({
   id: v.string(),
@@ -17,5 +16,12 @@ export const app = v.strictObject({
   settings: v.record(v.string(), v.unknown()),
   created_at: stamp,
   updated_at: stamp,
+});
+export const toApp = (row: AppRow): v.InferOutput<typeof app> => ({
+  id: row.id,
+  name: row.name,
+  settings: row.settings,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
 });
 export const appList = v.strictObject({ data: v.array(app) });

@@ -1,14 +1,18 @@
 /** Access lists (CONTRACT.md §2.8): what comes in, and who passes, as SQL that a list can filter and count by. */
 import { type RawBuilder, sql } from "kysely";
 import * as v from "valibot";
+import { principalTypes, type TenantTable, type Viewer } from "../db/schema.ts";
+import type { Rows } from "../db/statements.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
 import { text } from "../http/valid.ts";
-import { type Id, isId, type Kind } from "../ids.ts";
+import { type Id, isId } from "../ids.ts";
+import type { Kind } from "../kinds.ts";
 
 const principalKinds: Record<string, Kind> = { user: "user", team: "team", org: "org", agent: "agent" };
 const orgRoles = ["admin", "member", "viewer"];
 
 const target = {
-  principal_type: v.picklist(["everyone", "org_role", "user", "team", "org", "agent"]),
+  principal_type: v.picklist(principalTypes),
   principal: v.nullish(text(100), null),
 };
 const isPrincipal = ({ principal_type, principal }: { principal_type: string; principal: string | null }) => {
@@ -56,7 +60,7 @@ export type AclBody = v.InferOutput<typeof aclBody>;
 export const acl = v.strictObject({
   grants: v.array(
     v.strictObject({
-      principal_type: v.picklist(["everyone", "org_role", "user", "team", "org", "agent"]),
+      principal_type: v.picklist(principalTypes),
       principal: v.nullable(v.string()),
       actions: v.array(v.string()),
     }),
@@ -78,17 +82,52 @@ export function nextAcl(body: AclBody | null): RawBuilder<string | null> {
 export const firstAcl = (body: AclBody | null): RawBuilder<string | null> =>
   nextAcl(body && { grants: body.grants ?? body.add ?? null });
 
-/** Who an access list is asked about: a person of an org, or a developer. */
-export type Person = { kind: "token"; user: Id<"user">; org: Id<"org"> } | { kind: "key" };
+/** Whose a row is: the column that names its owner, by the type of principal. */
+type Owners = Partial<Record<"user" | "team" | "agent", string>>;
+
+/** The principals that a viewer is, as SQL: what an access list, or an owner's column, is compared with. */
+const principalsOf = ({ user, org }: { user: Id<"user">; org: Id<"org"> }) =>
+  sql`array['everyone', ${`user:${user}`}, ${`org:${org}`}, 'org_role:' || ${orgRole}]`;
+/** The role that the viewer has now, set by app.enter_token. */
+const orgRole = sql`(select current_setting('app.org_role', true))`;
 
 /**
  * Whether the viewer passes a row's list: nothing restricts it, it is the viewer's own, or a principal of the viewer
- * is in `column`. A developer passes, and so do the org's owners and admins, by the role they have now (app.org_role,
- * set by app.enter_token). "Everyone" is everyone in the org: the tenant's walls stand outside this.
+ * is in `column`. A developer and the org's own work pass, and so do the org's owners and admins. "Everyone" is everyone
+ * in the org: the tenant's walls stand outside this.
  */
-export function passes(viewer: Person, column: "readers" | "writers"): RawBuilder<boolean> {
-  if (viewer.kind === "key") return sql`true`;
-  const role = sql`(select current_setting('app.org_role', true))`;
-  const principals = sql`array['everyone', ${`user:${viewer.user}`}, ${`org:${viewer.org}`}, 'org_role:' || ${role}]`;
-  return sql`(${role} = 'admin' or ${sql.ref(column)} is null or user_id = ${viewer.user} or ${sql.ref(column)} && ${principals})`;
+export function passes(
+  viewer: Viewer,
+  column: "readers" | "writers",
+  owners: Owners = { user: "user_id" },
+): RawBuilder<boolean> {
+  if (viewer.kind !== "token") return sql`true`;
+  const principals = principalsOf(viewer);
+  const own = Object.entries(owners).map(
+    ([type, id]) => sql`${sql.lit(`${type}:`)} || ${sql.ref(id)} = any (${principals})`,
+  );
+  const list = sql.ref(column);
+  return sql`(${orgRole} = 'admin' or ${sql.join([sql`${list} is null`, ...own, sql`${list} && ${principals}`], sql` or `)})`;
+}
+
+/** A row with an access list, and the database behind it: see `reach`. */
+export type Reached<T extends TenantTable> = { db: TenantDb; rows: Rows<T> };
+
+/**
+ * The door to a row with an access list, and to what hangs on it. `rows` are what an address names, which is one row or
+ * none. Back come those that the viewer may read (or write), for statements to select from and to insert under, and a
+ * database whose every round trip refuses first: 404 of the kind where the viewer can't see the row, 403 where it may
+ * only read it. The statements hold the proof themselves: what changes in between, they see.
+ */
+export function reach<T extends TenantTable>(
+  db: TenantDb,
+  kind: Kind,
+  rows: Rows<T>,
+  action: "read" | "write",
+  owners?: Owners,
+): Reached<T> {
+  const readable = rows.where(passes(db.viewer, "readers", owners));
+  const may = action === "read" ? sql<boolean>`true` : passes(db.viewer, "writers", owners);
+  const gate = sql`select app.must_reach(${kind}, (${readable.select(sql`${may} is true`.as("may")).limit(1)}))`;
+  return { db: db.behind(gate), rows: action === "read" ? readable : rows.where(may) };
 }

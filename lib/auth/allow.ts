@@ -17,13 +17,16 @@ import { type AccessToken, verifyToken } from "./tokens.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 type InApp = { app: Id<"app">; sandbox: Id<"sandbox"> | None; beside: Bytes | null };
-/** Who asks. A token: a person of an org. A key: the developer, in production or in one sandbox. */
-export type Viewer = (InApp & { kind: "key"; hash: Bytes }) | (InApp & { kind: "token" } & AccessToken);
+/** A credential that could be one. A token: a person of an org. A key: the developer, in production or in one sandbox. */
+export type Credential = (InApp & { kind: "key"; hash: Bytes }) | (InApp & { kind: "token" } & AccessToken);
 
 /** The part of a request that a credential is read from. */
 export type Asked = Pick<Context<Env>, "req" | "env" | "executionCtx">;
 
-export type Allowed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
+export type Allowed = {
+  Bindings: Env["Bindings"];
+  Variables: Env["Variables"] & { credential: Credential; db: TenantDb };
+};
 
 const readApiKey = (c: Asked) => c.req.header("x-archastro-api-key") ?? c.req.header("x-api-key");
 
@@ -37,7 +40,7 @@ function besideOf(key: ApiKey | null, { app, sandbox }: { app: string; sandbox: 
  * Reads the credential, without any look-up: `Authorization: Bearer` with a token or a secret key, or a key as
  * `x-archastro-api-key` (or `x-api-key`). With both, the Authorization header decides. Null where none was sent.
  */
-export async function readViewer(c: Asked): Promise<Viewer | null> {
+export async function readCredential(c: Asked): Promise<Credential | null> {
   const authorization = c.req.header("Authorization");
   const apiKey = readApiKey(c);
   const key = apiKey === undefined ? undefined : await parseKey(apiKey);
@@ -57,28 +60,27 @@ export async function readViewer(c: Asked): Promise<Viewer | null> {
   return { kind: "token", ...token, beside: key === undefined ? null : besideOf(key, token) };
 }
 
-/** The database of a viewer: its tenant, and the door that each round trip goes through. */
-export function openDb(c: Asked, viewer: Viewer, permission: Permission): TenantDb {
-  const { app, sandbox, beside } = viewer;
+/** The database of a credential: its tenant, and the door that each round trip goes through. */
+export function openDb(c: Asked, credential: Credential, permission: Permission): TenantDb {
+  const { app, sandbox, beside } = credential;
   const enter =
-    viewer.kind === "key"
-      ? CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, viewer.hash, beside])
+    credential.kind === "key"
+      ? CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, credential.hash, beside])
       : CompiledQuery.raw("select app.enter_token($1, $2, $3, $4, $5, $6, $7) as stale", [
           app,
           sandbox,
-          viewer.org,
-          viewer.user,
-          viewer.token,
+          credential.org,
+          credential.user,
+          credential.token,
           rolesWith(permission),
           beside,
         ]);
-  const actor = viewer.kind === "token" ? viewer.user : null;
-  const door: Door = { enter, permission, actor, onStale: () => c.executionCtx.waitUntil(noteUse()) };
+  const door: Door = { enter, permission, viewer: credential, onStale: () => c.executionCtx.waitUntil(noteUse()) };
   const open = (mode: "read" | "write", at: Door) =>
     new TenantDb(
       connect(c.env.DATABASE_URL),
       at,
-      viewer.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: viewer.org },
+      credential.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: credential.org },
       mode,
     );
   /** `last_used_at`, after the answer has gone out; of a crowd of requests, one writes. */
@@ -86,9 +88,9 @@ export function openDb(c: Asked, viewer: Viewer, permission: Permission): Tenant
     const db = open("write", { ...door, onStale: () => {} });
     const stale = sql<boolean>`(last_used_at is null or last_used_at < now() - interval '1 minute')`;
     const use =
-      viewer.kind === "key"
-        ? db.updateTable("keys").set({ last_used_at: sql`now()` }).where("hash", "=", viewer.hash).where(stale)
-        : db.updateTable("tokens").set({ last_used_at: sql`now()` }).where("id", "=", viewer.token).where(stale);
+      credential.kind === "key"
+        ? db.updateTable("keys").set({ last_used_at: sql`now()` }).where("hash", "=", credential.hash).where(stale)
+        : db.updateTable("tokens").set({ last_used_at: sql`now()` }).where("id", "=", credential.token).where(stale);
     // Revoked in between: there is nothing left to note.
     await use.execute().catch((error) => {
       if (!(error instanceof ApiError)) throw error;
@@ -99,23 +101,23 @@ export function openDb(c: Asked, viewer: Viewer, permission: Permission): Tenant
 
 /**
  * Names what a route demands, on the route's line. Verifies the credential, checks the permission, and supplies
- * `c.var.viewer` and `c.var.db`; without it there is no database, and the handler does not compile. Refuses in
+ * `c.var.db`, which knows who asks; without it there is no database, and the handler does not compile. Refuses in
  * this order: 401 (signature, expiry), 403 (scope), and, in the database, 401 (dead), 403 (role, suspended).
  * An `:app_id` in the address must be the credential's own: any other app is absent.
  */
 export const allow = (permission: Permission) =>
   withSpec(
     createMiddleware<Allowed>(async (c, next) => {
-      const viewer = await readViewer(c);
-      if (!viewer) throw unauthenticated(false);
-      if (viewer.kind === "token" && !covers(viewer.scopes, permission)) throw insufficientScope(permission);
-      const db = openDb(c, viewer, permission);
+      const credential = await readCredential(c);
+      if (!credential) throw unauthenticated(false);
+      if (credential.kind === "token" && !covers(credential.scopes, permission)) throw insufficientScope(permission);
+      const db = openDb(c, credential, permission);
       const app = c.req.param("app_id");
-      if (app !== undefined && app !== viewer.app) {
+      if (app !== undefined && app !== credential.app) {
         if (isId("app", app)) await db.enter();
         throw notFound("app");
       }
-      c.set("viewer", viewer);
+      c.set("credential", credential);
       c.set("db", db);
       await next();
     }),
@@ -142,7 +144,7 @@ export async function openRefresh(c: Asked, text: string) {
   const apiKey = readApiKey(c);
   const beside = apiKey === undefined ? null : besideOf(await parseKey(apiKey), refresh);
   const enter = CompiledQuery.raw("select app.enter_refresh($1, $2, $3, $4, $5)", [app, sandbox, org, family, beside]);
-  const door: Door = { enter, permission: "self", actor: null, onStale: () => {} };
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {} };
   const db = new TenantDb(connect(c.env.DATABASE_URL), door, { kind: "org", app, sandbox, org }, "write");
   return { db, family, generation };
 }

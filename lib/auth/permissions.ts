@@ -2,52 +2,64 @@
 import type { Role } from "../db/schema.ts";
 import { roles } from "../db/schema.ts";
 
-/** What scopes are about: the resource groups of the contract (CONTRACT.md §5). */
-export const resources = [
-  "activity_feed",
-  "agents",
-  "ai",
-  "artifacts",
-  "automations",
-  "computers",
-  "configs",
-  "custom_objects",
-  "entitlements",
-  "env_vars",
-  "event_subscriptions",
-  "extractions",
-  "files",
-  "health_actions",
-  "installations",
-  "integrations",
-  "invites",
-  "knowledge",
-  "kv",
-  "messages",
-  "notifications",
-  "orgs",
-  "private_services",
-  "routines",
-  "schedules",
-  "scripts",
-  "sessions",
-  "skills",
-  "slack",
-  "solutions",
-  "ssh_keys",
-  "tasks",
-  "teams",
-  "threads",
-  "tokens",
-  "tools",
-  "trajectories",
-  "users",
-  "work_items",
-  "working_memory",
-  "workflows",
-  "billing",
-] as const;
-export type Resource = (typeof resources)[number];
+type Held = Record<Role, "rw" | "r" | "">;
+/** What a resource's line may be: who reads and who writes it. */
+const work: Held = { owner: "rw", admin: "rw", member: "rw", billing: "", viewer: "r" };
+const kept: Held = { owner: "rw", admin: "rw", member: "r", billing: "", viewer: "r" };
+const administered: Held = { owner: "rw", admin: "rw", member: "r", billing: "r", viewer: "r" };
+const shown: Held = { owner: "rw", admin: "rw", member: "rw", billing: "r", viewer: "r" };
+const bills: Held = { owner: "rw", admin: "", member: "", billing: "rw", viewer: "" };
+
+/**
+ * What scopes are about (the resource groups of CONTRACT.md §5), and what each role of an org holds of it. What has no
+ * line here is no scope, and nobody's. Spelt out, role by role, in tests/permissions.txt.
+ */
+const holds = {
+  activity_feed: work,
+  agents: work,
+  ai: work,
+  artifacts: work,
+  automations: work,
+  billing: bills,
+  computers: work,
+  configs: work,
+  custom_objects: work,
+  entitlements: shown,
+  env_vars: work,
+  event_subscriptions: work,
+  extractions: work,
+  files: work,
+  health_actions: work,
+  installations: work,
+  integrations: work,
+  invites: work,
+  knowledge: work,
+  kv: work,
+  messages: work,
+  notifications: work,
+  orgs: administered,
+  private_services: work,
+  routines: work,
+  schedules: work,
+  scripts: work,
+  sessions: work,
+  skills: work,
+  slack: work,
+  solutions: work,
+  ssh_keys: work,
+  tasks: work,
+  teams: kept,
+  threads: work,
+  tokens: kept,
+  tools: work,
+  trajectories: work,
+  users: administered,
+  work_items: work,
+  workflows: work,
+  working_memory: work,
+} satisfies Record<string, Held>;
+export type Resource = keyof typeof holds;
+export const resources = Object.keys(holds) as Resource[];
 type Action = "read" | "write";
 
 /** A scope that a token can carry. */
@@ -62,21 +74,28 @@ export const FULL_ACCESS = "full_access";
  */
 export type Permission = Scope | "developer:read" | "developer:write" | "self" | "session";
 
-const read = resources.map((resource) => `${resource}:read` as const);
-const write = resources.map((resource) => `${resource}:write` as const);
-const administration: Scope[] = ["billing:read", "billing:write"];
-const guarded: Scope[] = ["orgs:write", "users:write", "tokens:write", "teams:write", "billing:write", "billing:read"];
+const scopesOf = (role: Role) =>
+  resources.flatMap((resource): Scope[] => {
+    const held = holds[resource][role];
+    return [
+      ...(held === "" ? [] : [`${resource}:read` as const]),
+      ...(held === "rw" ? [`${resource}:write` as const] : []),
+    ];
+  });
 
-/** owner: all. admin: all but billing. member: uses and makes. viewer: looks. billing: bills. */
+/** All scopes of each role. */
 export const roleScopes: Record<Role, readonly Scope[]> = {
-  owner: [...read, ...write],
-  admin: [...read, ...write].filter((scope) => !administration.includes(scope)),
-  member: [...read, ...write].filter((scope) => !guarded.includes(scope)),
-  viewer: read.filter((scope) => scope !== "billing:read"),
-  billing: ["orgs:read", "users:read", "entitlements:read", ...administration],
+  owner: scopesOf("owner"),
+  admin: scopesOf("admin"),
+  member: scopesOf("member"),
+  billing: scopesOf("billing"),
+  viewer: scopesOf("viewer"),
 };
 
-const known = new Set<string>([...read, ...write, ...resources.map((resource) => `${resource}:*`), FULL_ACCESS]);
+const known = new Set<string>([
+  ...resources.flatMap((resource) => [`${resource}:read`, `${resource}:write`, `${resource}:*`]),
+  FULL_ACCESS,
+]);
 
 /** Whether the text is a scope: `resource:read`, `resource:write`, `resource:*` or `full_access`. */
 export const isScope = (text: string) => known.has(text);

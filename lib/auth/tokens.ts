@@ -105,8 +105,11 @@ const claims = v.object({
  * `iss`, expiry and the claims' form. The audience is the app that the token names; the database holds it to that.
  * Null for every flaw alike. Only jose's own errors are swallowed.
  */
-export async function verifyToken(env: Pick<Bindings, "JWKS" | "ISSUERS">, text: string): Promise<AccessToken | null> {
-  const { verify, verified } = keysOf(env.JWKS);
+export async function verifyToken(
+  env: Pick<Bindings, "PUBLIC_JWKS" | "ISSUERS">,
+  text: string,
+): Promise<AccessToken | null> {
+  const { verify, verified } = keysOf(env.PUBLIC_JWKS);
   const known = verified.get(text);
   if (known && known.exp > Date.now() / 1000) return known.token;
   if (text.length > MAX_LENGTH || !text.split(".").every(isCanonical)) return null;

@@ -1,9 +1,26 @@
 import { NeonDbError } from "@neondatabase/serverless";
-import { conflict, forbidden, insufficientScope, invalid, unauthenticated, unavailable } from "../errors.ts";
+import {
+  type ApiError,
+  conflict,
+  forbidden,
+  insufficientScope,
+  invalid,
+  notFound,
+  unauthenticated,
+  unavailable,
+} from "../errors.ts";
+import { type Kind, kinds } from "../kinds.ts";
 
-/** What the database refused, if it was the database: its SQLSTATE, the constraint and the reason raised. */
+/** What the database refused, if it was the database: its SQLSTATE, table, constraint and the reason raised. */
 export const refusal = (error: unknown) =>
-  error instanceof NeonDbError ? { code: error.code, constraint: error.constraint ?? "", reason: error.message } : null;
+  error instanceof NeonDbError
+    ? {
+        code: error.code ?? "",
+        table: error.table ?? "",
+        constraint: error.constraint ?? "",
+        reason: error.message,
+      }
+    : null;
 
 /** SQLSTATE classes of what passes: a connection lost, a conflict to be tried again, no room, a server going down. */
 const PASSING = /^(08|40|53|57)/;
@@ -14,30 +31,49 @@ const PASSING = /^(08|40|53|57)/;
  */
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
-/** What `app.enter_…` raised, as the refusal it stands for; what passes, as a 503; anything else as it is. */
-export function asLiveness(error: unknown, permission: string): unknown {
-  const raised = refusal(error);
-  if (raised && (!raised.code || PASSING.test(raised.code))) return unavailable(error);
-  if (raised?.code === "AE401") return unauthenticated();
-  if (raised?.code !== "AE403") return error;
-  return raised.reason === "org_suspended"
-    ? forbidden("org_suspended", "This org is suspended. Its records are kept; it works again as soon as it is active.")
-    : insufficientScope(permission);
+/**
+ * What the database refused, as the refusal it stands for: what `app.enter_…` and `app.must_reach` raised; a broken
+ * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
+ */
+export function asRefusal(error: unknown, permission: string): unknown {
+  const refused = refusal(error);
+  if (!refused) return error;
+  const { code, reason } = refused;
+  if (!code || PASSING.test(code)) return unavailable(error);
+  if (code === "AE401") return unauthenticated();
+  if (code === "AE403") return asForbidden(reason, permission);
+  if (code === "AE404") return notFound(reason as Kind);
+  return asFieldError(refused) ?? error;
+}
+
+function asForbidden(reason: string, permission: string): ApiError {
+  if (reason === "org_suspended") {
+    const kept = "This org is suspended. Its records are kept; it works again as soon as it is active.";
+    return forbidden("org_suspended", kept);
+  }
+  const [, kind] = reason.match(/^read_only (\w+)$/) ?? [];
+  if (!kind) return insufficientScope(permission);
+  const { name } = kinds[kind as Kind];
+  return forbidden("forbidden", `You may read this ${name}, but its access list does not let you change it.`);
 }
 
 /**
- * For `.catch` after a write: the broken constraint's name says which field is at fault. `<table>_<field>_key` is
- * a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something that isn't there, and
- * `<table>_<field>_check` is a bound that only the database can see (422).
+ * `<table>_<field>_key` is a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something
+ * that isn't there, and `<table>_<field>_check` is a bound that only the database can see (422). Null: no such rule.
  */
-export function asConflict(error: unknown): never {
-  const broken = refusal(error);
-  const field = broken?.constraint.match(/^[a-z_]+?s_(.+)_(f?key|check)$/)?.[1];
-  if (field && broken?.code === "23505") throw conflict(field);
-  if (field && broken?.code === "23514") throw invalid({ field, message: "is too large" });
-  if (field && broken?.code === "23503") {
-    const name = field === "tenant" ? "org" : field;
-    throw invalid({ field: name, message: `there is no such ${name}` });
-  }
-  throw error;
+function asFieldError({
+  code,
+  table,
+  constraint,
+}: {
+  code: string;
+  table: string;
+  constraint: string;
+}): ApiError | null {
+  const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|fkey|check)$/) ?? [];
+  if (!constraint.startsWith(`${table}_`) || !named) return null;
+  if (code === "23505" && rule === "key") return conflict(named);
+  if (code === "23514" && rule === "check") return invalid({ field: named, message: "is too large" });
+  const field = named === "tenant" ? "org" : named;
+  return code === "23503" && rule === "fkey" ? invalid({ field, message: `there is no such ${field}` }) : null;
 }

@@ -3,8 +3,7 @@
  * system without it and see that wall two holds by itself.
  */
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { NONE, type TenantTable } from "./schema.ts";
-import type { Tenant } from "./tenant-db.ts";
+import { NONE, type Tenant, type TenantTable } from "./schema.ts";
 
 export function owns(tenant: Tenant, table: TenantTable): RawBuilder<SqlBool> {
   const column = (name: string) => sql.ref(`${table}.${name}`);

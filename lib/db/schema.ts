@@ -2,7 +2,7 @@
  * The tables as the driver gives them: timestamps are ISO strings, jsonb is parsed. Owner columns are written by
  * TenantDb alone, so their insert and update types are `never`.
  */
-import type { ColumnType, Generated, GeneratedAlways } from "kysely";
+import type { ColumnType, Generated, GeneratedAlways, Selectable } from "kysely";
 import type { Id } from "../ids.ts";
 
 /** Production, where a sandbox would be named; no org, where an org would be. */
@@ -10,6 +10,14 @@ export const NONE = "-";
 export type None = typeof NONE;
 /** The wire's null for a sentinel. */
 export const real = <T extends string>(id: T | None): T | null => (id === NONE ? null : id);
+
+/** What bounds a database: a developer's app (in one partition), or one org of it. Never a nullable org. */
+export type Tenant =
+  | { kind: "app"; app: Id<"app">; sandbox: Id<"sandbox"> | None }
+  | { kind: "org"; app: Id<"app">; sandbox: Id<"sandbox"> | None; org: Id<"org"> | None };
+
+/** Who asks: a developer, by a key; a person of an org, by a token; or the org's own work, from a Durable Object. */
+export type Viewer = { kind: "key" } | { kind: "token"; user: Id<"user">; org: Id<"org"> } | { kind: "object" };
 
 type Owned<T> = ColumnType<T, never, never>;
 type Stamp = ColumnType<string, never, string>;
@@ -29,7 +37,8 @@ export const orgStatuses = ["active", "suspended", "trialing"] as const;
 export type OrgStatus = (typeof orgStatuses)[number];
 export type Metadata = Record<string, unknown>;
 
-export type AclGrant = { principal_type: string; principal: string | null; actions: string[] };
+export const principalTypes = ["everyone", "org_role", "user", "team", "org", "agent"] as const;
+export type AclGrant = { principal_type: (typeof principalTypes)[number]; principal: string | null; actions: string[] };
 export type Acl = { grants: AclGrant[] };
 
 export interface Database {
@@ -143,3 +152,5 @@ export interface Database {
 }
 
 export type TenantTable = keyof Database;
+/** A row as it is read. */
+export type Row<T extends TenantTable> = Selectable<Database[T]>;

@@ -4,79 +4,54 @@
  * longer alive. Tables stand in schema `data`, which is in no search_path, so there is no way around the verbs.
  */
 import {
-  type ComparisonOperatorExpression,
   CompiledQuery,
-  type ExpressionOrFactory,
   type InsertObject,
   type InsertQueryBuilder,
   Kysely,
-  type OperandValueExpressionOrList,
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
   type RawBuilder,
-  type ReferenceExpression,
-  type Selectable,
   type SelectQueryBuilder,
-  type SqlBool,
   sql,
   type UpdateObject,
 } from "kysely";
 import { type Id, newId } from "../ids.ts";
-import { asLiveness, lostRace } from "./errors.ts";
+import { kinds, type Told } from "../kinds.ts";
+import type { CursorPage, Page } from "../paging.ts";
+import { asRefusal, lostRace } from "./errors.ts";
 import type { Connection } from "./neon.ts";
 import { owns } from "./owns.ts";
-import { type Database, type Metadata, NONE, type None, type TenantTable } from "./schema.ts";
+import {
+  type Database,
+  type Metadata,
+  NONE,
+  type None,
+  type Row,
+  type Tenant,
+  type TenantTable,
+  type Viewer,
+} from "./schema.ts";
+import { type Change, type Insert, Patch, type Rows, type Runs, type Statement, type Update } from "./statements.ts";
 
 /** A sandbox and an org that no row is in: an unset setting reads as this too. */
 const NOWHERE = "" as None;
 
-/** What bounds a database: a developer's app (in one partition), or one org of it. Never a nullable org. */
-export type Tenant =
-  | { kind: "app"; app: Id<"app">; sandbox: Id<"sandbox"> | None }
-  | { kind: "org"; app: Id<"app">; sandbox: Id<"sandbox"> | None; org: Id<"org"> | None };
-
 /**
- * The credential's `app.enter_…`, what to call the permission in a refusal, who acts (null: the developer), and what
- * to do when the use has not been noted for a while.
+ * The credential's `app.enter_…`, what to call the permission in a refusal, who asks, and what to do when the use has
+ * not been noted for a while.
  */
-export type Door = { enter: CompiledQuery; permission: string; actor: Id<"user"> | null; onStale: () => void };
+export type Door = { enter: CompiledQuery; permission: string; viewer: Viewer; onStale: () => void };
 
-/** What a batch takes: anything that compiles to one statement with rows of type O. */
-export type Statement<O> = { compile(): CompiledQuery<O> };
-type Rows<Q extends readonly Statement<unknown>[]> = {
+type Answers<Q extends Record<string, Statement<unknown>>> = {
   -readonly [K in keyof Q]: Q[K] extends Statement<infer O> ? O[] : never;
 };
-
-export interface Runs<O> extends Statement<O> {
-  execute(): Promise<O[]>;
-  executeTakeFirst(): Promise<O | undefined>;
-}
-
-/** An insert that can't become an upsert: `on conflict do update` would write over a row that nobody filtered. */
-export interface Insert<T extends TenantTable, O> extends Runs<O> {
-  returningAll(): Insert<T, Selectable<Database[T]>>;
-}
-
-/** An update or delete whose owner filter can't be cleared again. */
-export interface Change<T extends TenantTable, O> extends Runs<O> {
-  where<RE extends ReferenceExpression<Database, T>>(
-    column: RE,
-    operator: ComparisonOperatorExpression,
-    value: OperandValueExpressionOrList<Database, T, RE>,
-  ): Change<T, O>;
-  where(expression: ExpressionOrFactory<Pick<Database, T>, T, SqlBool>): Change<T, O>;
-  returningAll(): Change<T, Selectable<Database[T]>>;
-}
-export interface Update<T extends TenantTable, O> extends Change<T, O> {
-  set(values: UpdateObject<Database, T, T>): Update<T, O>;
-}
 
 type Expression<T> = RawBuilder<T>;
 
 /** What an activity entry says of a changed row; expressions are over its columns. */
 export type Telling = {
-  kind: string;
+  kind: Told;
   title: Expression<string>;
   /** The agent that the entry is about. */
   agent_id?: Expression<string>;
@@ -89,6 +64,9 @@ export type Telling = {
   toApp?: true;
 };
 
+/** Tables whose rows aren't an org's: their `org_id` is made by the table itself. */
+const WITHOUT_ORG: readonly TenantTable[] = [kinds.key.table, kinds.org.table, kinds.sandbox.table];
+
 /** An idempotency key on its way: it commits with the first write of the request, or not at all. */
 export type IdempotencyKey = { subject: string; key: string; fingerprint: Uint8Array; row_id: string };
 /** What a keyed write ends with: whether it made its row is noted, and if not, the key is taken back. */
@@ -96,6 +74,8 @@ type Settle = { table: TenantTable; row_id: string; release: CompiledQuery };
 
 export class TenantDb {
   readonly tenant: Tenant;
+  /** Who asks, as access lists know them. */
+  readonly viewer: Viewer;
   readonly #connection: Connection;
   readonly #door: Door;
   readonly #mode: "read" | "write";
@@ -110,8 +90,10 @@ export class TenantDb {
     mode: "read" | "write",
     before: CompiledQuery[] = [],
     settle: Settle | null = null,
+    viewer = door.viewer,
   ) {
     this.tenant = tenant;
+    this.viewer = viewer;
     this.#connection = connection;
     this.#door = door;
     this.#mode = mode;
@@ -153,7 +135,7 @@ export class TenantDb {
       if ((entered?.rows[0] as { stale?: boolean } | undefined)?.stale) this.#door.onStale();
       return results.slice(this.#before.length, this.#before.length + queries.length);
     } catch (error) {
-      throw asLiveness(error, this.#door.permission);
+      throw asRefusal(error, this.#door.permission);
     }
   }
 
@@ -161,24 +143,25 @@ export class TenantDb {
   #settling(): CompiledQuery[] {
     if (!this.#settle) return [];
     const { table, row_id, release } = this.#settle;
-    const row = this.selectFrom(table).where("id" as never, "=", row_id as never);
-    const note = sql`select set_config('app.made', exists ${row.select("id" as never)}::text, true)`;
+    const row = this.selectFrom(table).where(sql<boolean>`id = ${row_id}`).select(sql`id`.as("id"));
+    const note = sql`select set_config('app.made', exists ${row}::text, true)`;
     return [note.compile(this.#kysely), this.#door.enter, release];
   }
 
-  #with(change: { tenant?: Tenant; before: CompiledQuery[]; settle?: Settle }): TenantDb {
+  #with(change: { tenant?: Tenant; before?: CompiledQuery[]; settle?: Settle; viewer?: Viewer }): TenantDb {
     return new TenantDb(
       this.#connection,
       this.#door,
       change.tenant ?? this.tenant,
       this.#mode,
-      [...this.#before, ...change.before],
+      [...this.#before, ...(change.before ?? [])],
       change.settle ?? this.#settle,
+      change.viewer ?? this.viewer,
     );
   }
 
   /** The tenant's rows of a table, to select from or, with `.selectAll().as(…)`, to join. */
-  selectFrom<T extends TenantTable>(table: T): SelectQueryBuilder<Pick<Database, T>, T, object> {
+  selectFrom<T extends TenantTable>(table: T): Rows<T> {
     const owned = this.#kysely
       .selectFrom(`data.${table} as ${table}` as never)
       .selectAll()
@@ -190,8 +173,7 @@ export class TenantDb {
   #ownerOf(table: TenantTable) {
     const { app, sandbox } = this.tenant;
     const owner = { app_id: app, sandbox_id: sandbox };
-    // orgs.org_id and a key's are made by the table itself.
-    if (table === "orgs" || table === "keys" || table === "sandboxes") return owner;
+    if (WITHOUT_ORG.includes(table)) return owner;
     return { ...owner, org_id: this.tenant.kind === "org" ? this.tenant.org : NONE };
   }
 
@@ -202,36 +184,35 @@ export class TenantDb {
   }
 
   /**
-   * Inserts a row that belongs to the tenant of the row above it; nothing, if that one isn't the viewer's or does
-   * not meet `where`. Values may be expressions over the columns of the row above.
+   * Inserts a row for each of the rows above, which belongs to the tenant of that row: none, where there is none above.
+   * Values may be expressions over the columns of the row above.
    */
   insertUnder<P extends TenantTable, T extends TenantTable>(
-    parent: { table: P; id: string; where?: RawBuilder<SqlBool> },
+    above: Rows<P>,
     table: T,
     row: InsertObject<Database, T>,
   ): Insert<T, object> {
-    const columns = Object.keys(row);
-    const values = Object.values(row).map((value) => sql`${value}`);
-    const from = this.selectFrom(parent.table) as unknown as SelectQueryBuilder<Database, TenantTable, object>;
+    const values = Object.entries(row).filter(([, value]) => value !== undefined);
+    const owner = ["app_id", "sandbox_id", "org_id"];
     return this.#kysely
       .insertInto(`data.${table}` as never)
-      .columns(["app_id", "sandbox_id", "org_id", ...columns] as never)
+      .columns([...owner, ...values.map(([column]) => column)] as never)
       .expression(
-        from
-          .where("id" as never, "=", parent.id as never)
-          .where(parent.where ?? sql.lit(true))
-          .select([
-            "app_id" as never,
-            "sandbox_id" as never,
-            "org_id" as never,
-            ...values.map((value, i) => value.as(`v${i}`)),
-          ]),
+        above.select([...owner, ...values.map(([column, value]) => sql`${value}`.as(column))] as never),
       ) as unknown as Insert<T, object>;
   }
 
   updateTable<T extends TenantTable>(table: T): Update<T, object> {
     const update = this.#kysely.updateTable(`data.${table} as ${table}` as never);
     return update.where(owns(this.tenant, table)) as unknown as Update<T, object>;
+  }
+
+  /**
+   * An update to these values, of the one row that its conditions name, which moves `updated_at`; a row that has them
+   * already is left as it is. Answers the row as it is afterwards either way; none, where there is no such row.
+   */
+  patch<T extends TenantTable>(table: T, values: UpdateObject<Database, T, T>): Patch<T> {
+    return new Patch(this.selectFrom(table), this.updateTable(table), values, (statement) => this.#running(statement));
   }
 
   deleteFrom<T extends TenantTable>(table: T): Change<T, object> {
@@ -244,21 +225,54 @@ export class TenantDb {
     await this.#run([]);
   }
 
-  /** Statements that commit together, in one round trip; their rows, in order. */
-  async batch<const Q extends readonly Statement<unknown>[]>(...statements: Q): Promise<Rows<Q>> {
-    const results = await this.#run(statements.map((statement) => statement.compile()));
-    return results.map(({ rows }) => rows) as Rows<Q>;
+  /** Statements that commit together, in one round trip, in the order that they are named in; the rows of each by its name. */
+  async batch<const Q extends Record<string, Statement<unknown>>>(statements: Q): Promise<Answers<Q>> {
+    const results = await this.#run(Object.values(statements).map((statement) => statement.compile()));
+    return Object.fromEntries(Object.keys(statements).map((name, i) => [name, results[i]!.rows])) as Answers<Q>;
+  }
+
+  /** A numbered page of rows, newest first, and how many there are on all pages, in one round trip. */
+  async page<DB, TB extends keyof DB, O>(rows: SelectQueryBuilder<DB, TB, O>, { page, page_size }: Page) {
+    const { found, count } = await this.batch({
+      found: rows
+        .orderBy(sql`id desc`)
+        .limit(page_size)
+        .offset((page - 1) * page_size),
+      count: rows.clearSelect().select(sql<number>`count(*)`.as("total")),
+    });
+    return { rows: found, total: (count[0] as { total: number }).total };
+  }
+
+  /** Rows of a table from a cursor on, in the order in which it goes; one more than asked for, if there is one. */
+  async pageByCursor<T extends TenantTable>(rows: Rows<T>, { limit, direction, from }: CursorPage): Promise<Row<T>[]> {
+    const newer = direction === "newer";
+    const after = from === null ? rows : rows.where(sql<boolean>`id ${newer ? sql`>` : sql`<`} ${from}`);
+    return after
+      .selectAll()
+      .orderBy(newer ? sql`id` : sql`id desc`)
+      .limit(limit + 1)
+      .execute() as Promise<Row<T>[]>;
   }
 
   /** This database narrowed to one org of the app (or its own rows, `NONE`); both walls follow. */
-  within(org: Id<"org"> | None): TenantDb {
+  inOrg(org: Id<"org"> | None): TenantDb {
     const { app, sandbox } = this.tenant;
     return this.#narrowed({ kind: "org", app, sandbox, org });
   }
 
-  /** A production developer's database, inside one of the app's sandboxes. */
-  inside(sandbox: Id<"sandbox">): TenantDb {
+  /** A production developer's database, narrowed to one of the app's sandboxes. */
+  inSandbox(sandbox: Id<"sandbox">): TenantDb {
     return this.#narrowed({ kind: "app", app: this.tenant.app, sandbox });
+  }
+
+  /** This database as somebody else sees it: their access lists hold, the tenant stays. */
+  as(viewer: Viewer): TenantDb {
+    return this.#with({ viewer });
+  }
+
+  /** This database behind a statement that refuses (raises) before anything else of the round trip runs. */
+  behind(gate: RawBuilder<unknown>): TenantDb {
+    return this.#with({ before: [gate.compile(this.#kysely)] });
   }
 
   /** Never widens, as app.within: from an org, or into a sandbox from another one, it leads to nothing. */
@@ -286,21 +300,31 @@ export class TenantDb {
 
   /** A change and the entry that tells of it, as one statement: what changed nothing tells nothing. */
   telling<T extends TenantTable>(
-    change: Insert<T, object> | Change<T, object>,
+    change: Insert<T, object> | Change<T, object> | Patch<T>,
     { kind, title, agent_id, user_id, readers, metadata, toApp }: Telling,
-  ): Runs<Selectable<Database[T]>> {
-    const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
-    const { actor } = this.#door;
+  ): Runs<Row<T>> {
+    const { viewer } = this.#door;
+    const actor = viewer.kind === "token" ? viewer.user : null;
     const entry = sql`insert into data.activity_feed_entries
         (id, app_id, sandbox_id, org_id, kind, title, agent_id, user_id, readers, metadata)
       select ${newId("activity_feed_entry")}, app_id, sandbox_id, ${toApp ? sql.lit(NONE) : sql`org_id`}, ${kind}, ${title},
         ${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}, ${JSON.stringify({ actor, ...metadata })} from changed`;
-    const told = sql<Selectable<Database[T]>>`with changed as (${changed}), told as (${entry}) select * from changed`;
-    const execute = async () => (await told.execute(this.#kysely)).rows;
+    if (change instanceof Patch) return change.telling(entry);
+    const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
+    return this.#running(sql`with changed as (${changed}), told as (${entry}) select * from changed`);
+  }
+
+  #running<O>(statement: RawBuilder<O>): Runs<O> {
+    const execute = async () => (await statement.execute(this.#kysely)).rows;
     return {
-      compile: () => told.compile(this.#kysely),
+      compile: () => statement.compile(this.#kysely),
       execute,
       executeTakeFirst: async () => (await execute())[0],
+      executeTakeFirstOrThrow: async (otherwise) => {
+        const [row] = await execute();
+        if (row === undefined) throw otherwise();
+        return row;
+      },
     };
   }
 }

@@ -1,49 +1,39 @@
 import type { Context } from "hono";
-import type { Viewer } from "../auth/allow.ts";
 import { sha256 } from "../auth/keys.ts";
 import { refusal } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
+import { kinds, type StoredKind } from "../kinds.ts";
 import type { Env } from "./router.ts";
 
-/** The kinds that a POST makes, and where their rows lie. */
-const tables = {
-  agent: "agents",
-  key: "keys",
-  org: "orgs",
-  sandbox: "sandboxes",
-  token: "tokens",
-  user: "users",
-} as const;
-
-type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { viewer: Viewer; db: TenantDb } };
+type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: TenantDb } };
 
 /**
  * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
  * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
  * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
  */
-export async function once<E extends Viewed, K extends keyof typeof tables, Row>(
+export async function once<E extends Viewed, K extends StoredKind, Row>(
   c: Context<E>,
   kind: K,
   write: (db: TenantDb, id: Id<K>) => Promise<Row>,
   read: (db: TenantDb, id: Id<K>) => Promise<Row>,
 ): Promise<Row> {
-  const { db, viewer } = c.var as Viewed["Variables"];
+  const { db } = c.var as Viewed["Variables"];
   const key = c.req.header("Idempotency-Key");
   if (key === undefined) return write(db, newId(kind));
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw invalid({ field: "Idempotency-Key", message: "must have 1 to 255 visible ASCII characters" });
   }
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
-  const subject = viewer.kind === "token" ? viewer.user : "app";
+  const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
   const { pathname, search } = new URL(c.req.url);
   const fingerprint = await sha256(`${c.req.method} ${pathname}${search}\n${await c.req.text()}`);
   for (let attempt = 1; ; attempt++) {
     const id = newId(kind);
     try {
-      return await write(db.keyed(tables[kind], { subject, key, fingerprint, row_id: id }), id);
+      return await write(db.keyed(kinds[kind].table, { subject, key, fingerprint, row_id: id }), id);
     } catch (error) {
       if (refusal(error)?.constraint !== "idempotency_keys_pkey") throw error;
       const held = await db

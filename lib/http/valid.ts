@@ -1,6 +1,8 @@
 import type { Context, MiddlewareHandler } from "hono";
 import * as v from "valibot";
 import { ApiError, badRequest, type FieldError, invalid } from "../errors.ts";
+import { type Id, isId } from "../ids.ts";
+import type { Kind } from "../kinds.ts";
 import { part } from "./spec.ts";
 
 const MAX_DEPTH = 32;
@@ -141,6 +143,17 @@ export const metadata = v.pipe(
 
 /** A text of a record, at most `max` characters. */
 export const text = (max: number) => v.pipe(v.string(), v.maxLength(max));
+
+/** A row that a body names by its id. One that is malformed is not there, like any other. */
+export const idOf = <K extends Kind>(kind: K) =>
+  v.pipe(
+    v.string(),
+    v.check((id) => isId(kind, id), `there is no such ${kind}`),
+    v.transform((id) => id as Id<K>),
+  );
+
+/** A field of the contract that nothing stands behind yet: saying so beats dropping it silently. */
+export const notYet = (why: string) => v.optional(v.null(why));
 
 /** In views: text or null, and a moment as the database gives it. */
 export const nullable = v.nullable(v.string());

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { type KeyType, newKey } from "../auth/keys.ts";
-import type { Insert, TenantDb } from "../db/tenant-db.ts";
+import type { Insert } from "../db/statements.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import type { KeyRow } from "./schema.ts";
@@ -23,9 +24,9 @@ export async function prepareKey(
 /** Makes a key of the credential's own partition. */
 export async function createKey(db: TenantDb, id: Id<"key">, type: KeyType): Promise<MadeKey> {
   const { full_key, insert } = await prepareKey(db, id, type);
-  const row = await db
+  const [row] = await db
     .telling(insert, { kind: "key.created", title: sql`'Key made: …' || hint`, metadata: { key: id, type } })
-    .executeTakeFirst();
+    .execute();
   return { row: row!, full_key };
 }
 
@@ -35,10 +36,11 @@ export const listKeys = (db: TenantDb): Promise<KeyRow[]> =>
 
 /** A key that was made before: its secret isn't shown twice. */
 export async function getKey(db: TenantDb, id: Id<"key">): Promise<MadeKey> {
-  const row = await db.selectFrom("keys").selectAll().where("id", "=", id).executeTakeFirst();
-  if (!row) throw notFound("key");
+  const row = await keyOf(db, id).executeTakeFirstOrThrow(() => notFound("key"));
   return { row, full_key: null };
 }
+
+const keyOf = (db: TenantDb, id: Id<"key">) => db.selectFrom("keys").selectAll().where("id", "=", id);
 
 /** Revokes a key: the very next request with it is refused. Twice is once. */
 export async function revokeKey(db: TenantDb, id: Id<"key">): Promise<KeyRow> {
@@ -47,10 +49,10 @@ export async function revokeKey(db: TenantDb, id: Id<"key">): Promise<KeyRow> {
     .set({ revoked_at: sql`now()` })
     .where("id", "=", id)
     .where("revoked_at", "is", null);
-  const [, [row]] = await db.batch(
-    db.telling(change, { kind: "key.revoked", title: sql`'Key revoked: …' || hint`, metadata: { key: id } }),
-    db.selectFrom("keys").selectAll().where("id", "=", id),
-  );
-  if (!row) throw notFound("key");
-  return row;
+  const { key } = await db.batch({
+    revoked: db.telling(change, { kind: "key.revoked", title: sql`'Key revoked: …' || hint`, metadata: { key: id } }),
+    key: keyOf(db, id),
+  });
+  if (!key[0]) throw notFound("key");
+  return key[0];
 }

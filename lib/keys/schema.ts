@@ -1,11 +1,10 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import type { Database } from "../db/schema.ts";
+import type { Row } from "../db/schema.ts";
 import { nullable, stamp } from "../http/valid.ts";
 
 export const createKeyBody = v.strictObject({ type: v.optional(v.picklist(["publishable", "secret"]), "publishable") });
 
-export type KeyRow = Selectable<Database["keys"]>;
+export type KeyRow = Row<"keys">;
 
 /** A key as a record. `full_key` is in the answer that made it and never again; a publishable one stays readable. */
 export const key = v.strictObject({

@@ -1,19 +1,15 @@
 /** Every Worker of wrangler.toml in Miniflare, as Cloudflare would dispatch them. The only file that knows its API. */
-import { resolve } from "node:path";
 import { Cron } from "croner";
 import { type BuildOptions, type BuildResult, build, context } from "esbuild";
 import { convertV4MiniflareOptions, Miniflare, Response as MiniflareResponse } from "miniflare";
-import { experimental_readRawConfig, unstable_getMiniflareWorkerOptions } from "wrangler";
+import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 import type { Bindings } from "../env.ts";
+import { CONFIG, type Group, ROOT, readGroups } from "./groups.ts";
 
-const ROOT = resolve(import.meta.dirname, "../..");
-const CONFIG = resolve(ROOT, "wrangler.toml");
-/** Those that make tokens hold the private keys; the others verify with the public set. */
-const MINTS = new Set(["developer", "auth", "people", "all"]);
-
-export type Secrets = Bindings & { PUBLIC_JWKS: string };
+export type Secrets = Bindings;
 export type RuntimeOptions = {
   port: number;
+  /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
   secrets: Secrets;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
@@ -31,20 +27,23 @@ export type RuntimeOptions = {
 export type Runtime = {
   url: URL;
   directUrl(group: string): Promise<URL>;
+  /** What a Worker is given. */
+  bindings(group: string): Promise<Record<string, unknown>>;
   /** Runs what the crons would, now. */
   fireCrons(): Promise<void>;
   close(): Promise<void>;
 };
 
-type Env = { name: string; main: string; routes?: ({ pattern: string } | string)[]; triggers?: { crons?: string[] } };
 /** What wrangler reads of an environment, in the shape that convertV4MiniflareOptions takes. */
 type WorkerOptions = { modulesRules?: unknown; bindings?: Record<string, unknown> };
 type Scheduled = { scheduled(event: { cron: string }): Promise<unknown> };
-type RawConfig = { rawConfig: { env?: Record<string, Env> } };
 
-const readGroups = (wanted?: string[]) => {
-  const { env = {} } = (experimental_readRawConfig({ config: CONFIG }) as unknown as RawConfig).rawConfig;
-  return Object.entries(env).filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
+/** The secrets that wrangler.toml requires come from the caller: wrangler would ask the environment for them. */
+const workerOptions = (group: string): WorkerOptions => {
+  const config = { ...unstable_readConfig({ config: CONFIG, env: group }), secrets: undefined };
+  const { modulesRules: _, ...worker } = unstable_getMiniflareWorkerOptions(config, group)
+    .workerOptions as WorkerOptions;
+  return worker;
 };
 
 const bundling = (main: string, alias?: Record<string, string>): BuildOptions => ({
@@ -66,25 +65,23 @@ const bundling = (main: string, alias?: Record<string, string>): BuildOptions =>
 
 /** Starts the Workers on a loopback port. Crons fire by the minute, as Cloudflare's do. */
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
-  const groups = readGroups(options.groups);
+  const { groups: wanted } = options;
+  const groups = readGroups().filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
   const code = new Map<string, string>();
   const keep = (group: string) => (result: BuildResult) => {
     const [file] = result.outputFiles ?? [];
     if (file) code.set(group, file.text);
   };
   const workers = () =>
-    groups.map(([group, { name, routes }]) => {
-      const { modulesRules: _, ...worker } = unstable_getMiniflareWorkerOptions(CONFIG, group)
-        .workerOptions as WorkerOptions;
-      const { PUBLIC_JWKS, ...secrets } = options.secrets;
+    groups.map(([group, { name, routes, secrets }]) => {
+      const worker = workerOptions(group);
+      const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
       return {
         ...worker,
         name,
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
-        routes: (routes ?? []).map((route) =>
-          (typeof route === "string" ? route : route.pattern).replace(/^[^/]+/, "*"),
-        ),
-        bindings: { ...worker.bindings, ...secrets, JWKS: MINTS.has(group) ? secrets.JWKS : PUBLIC_JWKS },
+        routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),
+        bindings: { ...worker.bindings, ...Object.fromEntries(given) },
         ...(options.outbound && { outboundService: outside(options.outbound) }),
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
@@ -117,9 +114,11 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   };
   const scheduled = groups.flatMap(([, { name, triggers }]) => (triggers?.crons ?? []).map((cron) => ({ name, cron })));
   const crons = scheduled.map(({ name, cron }) => new Cron(cron, { unref: true }, () => fire(name, cron)));
+  const nameOf = (wanted: string) => groups.find(([group]) => group === wanted)![1].name;
   return {
     url,
-    directUrl: async (group) => miniflare.unsafeGetDirectURL(groups.find(([name]) => name === group)![1].name),
+    directUrl: async (group) => miniflare.unsafeGetDirectURL(nameOf(group)),
+    bindings: async (group) => miniflare.getBindings(nameOf(group)),
     fireCrons: async () => {
       await Promise.all(scheduled.map(({ name, cron }) => fire(name, cron)));
     },
@@ -146,7 +145,7 @@ const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (aske
 
 /** Rebuilds a Worker when a file of it changes; changes that come together reload once. */
 async function watch(
-  groups: [string, Env][],
+  groups: [string, Group][],
   onReload: (ms: number) => void,
   keep: (group: string) => (result: BuildResult) => void,
   reload: () => Promise<void>,

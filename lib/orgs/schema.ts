@@ -1,6 +1,5 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import { type Database, type OrgStatus, orgStatuses, real } from "../db/schema.ts";
+import { type OrgStatus, orgStatuses, type Row, real } from "../db/schema.ts";
 import { nullable, stamp, text } from "../http/valid.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
@@ -57,7 +56,7 @@ export const listOrgsQuery = v.object({
 export const searchOrgsQuery = v.object({ ...pageQuery, search: v.optional(text(200)) });
 export type ListOrgs = v.InferOutput<typeof searchOrgsQuery> & { status?: OrgStatus | undefined };
 
-export type OrgRow = Selectable<Database["orgs"]>;
+export type OrgRow = Row<"orgs">;
 
 export const org = v.strictObject({
   id: v.string(),
@@ -82,15 +81,24 @@ export const orgPage = pageOf(org);
 export const orgList = v.strictObject({ data: v.array(org) });
 
 /** The org as the API shows it. An org that a developer makes is a company, and nobody owns it as a person. */
-export const toOrg = ({ app_id, sandbox_id, org_id: _, ...row }: OrgRow): v.InferOutput<typeof org> => ({
-  ...row,
-  app: app_id,
-  sandbox: real(sandbox_id),
+export const toOrg = (row: OrgRow): v.InferOutput<typeof org> => ({
+  id: row.id,
+  app: row.app_id,
+  sandbox: real(row.sandbox_id),
+  name: row.name,
+  slug: row.slug,
+  domain: row.domain,
+  website: row.website,
+  industry: row.industry,
+  description: row.description,
+  status: row.status,
   kind: "company",
   owner_user: null,
   owned_products: [],
   onboarding_track: null,
   onboarding_solution_lookup_key: null,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
 });
 
 /** What the users of an app may know of an org. */

@@ -1,12 +1,10 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import type { Database } from "../db/schema.ts";
-import { nullable, stamp, text } from "../http/valid.ts";
+import type { Row } from "../db/schema.ts";
+import { idOf, nullable, stamp, text } from "../http/valid.ts";
 import type { KeyRow } from "../keys/schema.ts";
 import { key, toKey } from "../keys/schema.ts";
 import { slug } from "../orgs/schema.ts";
 import { pageOf, pageQuery } from "../paging.ts";
-import { orgId } from "../users/schema.ts";
 
 /** A moment of the calendar, in UTC: the pattern alone lets a 31st of February and an offset of 23 hours through. */
 const moment = v.pipe(
@@ -26,7 +24,7 @@ const MAX_MS = Date.parse("9999-12-31T00:00:00Z");
 const body = v.strictObject({
   name: v.pipe(text(200), v.nonEmpty()),
   slug,
-  org: v.nullish(orgId, null),
+  org: v.nullish(idOf("org"), null),
   purpose: v.nullish(v.picklist(["eval"]), null),
   expires_at: v.nullish(moment, null),
 });
@@ -41,7 +39,7 @@ export type CreateSandbox = v.InferOutput<typeof createSandboxBody>;
 
 export const listSandboxesQuery = v.object(pageQuery);
 
-export type SandboxRow = Selectable<Database["sandboxes"]>;
+export type SandboxRow = Row<"sandboxes">;
 export type SandboxWithKeys = { sandbox: SandboxRow; keys: KeyRow[] };
 
 export const sandbox = v.strictObject({

@@ -3,8 +3,7 @@
 import * as v from "valibot";
 import { getAgent, listAgents } from "../agents/queries.ts";
 import { listAgentsQuery, toAgent } from "../agents/schema.ts";
-import type { Person } from "../auth/acl.ts";
-import type { Viewer } from "../auth/allow.ts";
+import type { Credential } from "../auth/allow.ts";
 import { covers, type Permission } from "../auth/permissions.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -21,8 +20,8 @@ export type Opens = (permission: Permission) => TenantDb;
 /** Who a script runs as: what `viewer` says, and what its platform calls see. */
 export type Identity = {
   viewer: { app: string; org: string | null; user: string | null; agent: string | null };
-  sees: Person;
-  narrowed: (db: TenantDb) => TenantDb;
+  /** The sender's database as the identity sees it. */
+  seen: (db: TenantDb) => TenantDb;
 };
 
 type RunAs = { run_as_user?: string | null | undefined; run_as_agent?: string | null | undefined };
@@ -31,13 +30,17 @@ type RunAs = { run_as_user?: string | null | undefined; run_as_agent?: string | 
  * The identity that a run asks for. A person runs as itself, a developer as any user, seeing then what that user sees;
  * either as an agent that it may read. 422 on one that isn't there.
  */
-export async function identify(viewer: Viewer, open: Opens, { run_as_user, run_as_agent }: RunAs): Promise<Identity> {
+export async function identify(
+  viewer: Credential,
+  open: Opens,
+  { run_as_user, run_as_agent }: RunAs,
+): Promise<Identity> {
   const { app } = viewer;
   const own = viewer.kind === "token" ? { org: viewer.org, user: viewer.user } : { org: null, user: null };
-  const itself: Identity = { viewer: { app, ...own, agent: null }, sees: viewer, narrowed: (db) => db };
+  const itself: Identity = { viewer: { app, ...own, agent: null }, seen: (db) => db };
   try {
     if (run_as_agent) {
-      const agent = await getAgent(permitted(viewer, open, "agents:read"), viewer, run_as_agent);
+      const agent = await getAgent(permitted(viewer, open, "agents:read"), run_as_agent);
       return { ...itself, viewer: { ...itself.viewer, agent: agent.id } };
     }
     if (!run_as_user || run_as_user === own.user || (run_as_user === "me" && own.user)) return itself;
@@ -46,8 +49,7 @@ export async function identify(viewer: Viewer, open: Opens, { run_as_user, run_a
     const org = user.org_id;
     return {
       viewer: { app, org: org === NONE ? null : org, user: user.id, agent: null },
-      sees: { kind: "token", user: user.id, org: org as Id<"org"> },
-      narrowed: (db) => db.within(org),
+      seen: (db) => db.inOrg(org).as({ kind: "token", user: user.id, org: org as Id<"org"> }),
     };
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) throw noSuch(run_as_agent ? "run_as_agent" : "run_as_user");
@@ -57,20 +59,19 @@ export async function identify(viewer: Viewer, open: Opens, { run_as_user, run_a
 
 const noSuch = (field: string) => invalid({ field, message: "there is no such identity that you may run a script as" });
 
-function permitted(viewer: Viewer, open: Opens, permission: Permission): TenantDb {
+function permitted(viewer: Credential, open: Opens, permission: Permission): TenantDb {
   if (viewer.kind === "token" && !covers(viewer.scopes, permission)) throw insufficientScope(permission);
   return open(permission);
 }
 
 /** The world of a script: `fetch` behind the guard, and agents and users as the identity sees them. */
-export function worldOf(viewer: Viewer, open: Opens, { sees, narrowed }: Identity): World {
-  const db = (permission: Permission) => narrowed(permitted(viewer, open, permission));
+export function worldOf(viewer: Credential, open: Opens, { seen }: Identity): World {
+  const db = (permission: Permission) => seen(permitted(viewer, open, permission));
   const answers: Record<string, (options: Record<string, Json>) => Promise<Json>> = {
-    "agents.get": async ({ agent }) => toAgent(await getAgent(db("agents:read"), sees, String(agent))) as Json,
+    "agents.get": async ({ agent }) => toAgent(await getAgent(db("agents:read"), String(agent))) as Json,
     "agents.list": async (options) => {
       const query = v.parse(listAgentsQuery, asQuery(options));
-      const { rows, total } = await listAgents(db("agents:read"), sees, query);
-      return paginate(query, rows, total, toAgent) as Json;
+      return paginate(query, await listAgents(db("agents:read"), query), toAgent) as Json;
     },
     "users.get": async ({ user }) => {
       const id = String(user);
@@ -79,8 +80,7 @@ export function worldOf(viewer: Viewer, open: Opens, { sees, narrowed }: Identit
     },
     "users.list": async (options) => {
       const query = v.parse(listUsersQuery, asQuery(options));
-      const { rows, total } = await listUsers(db("users:read"), query);
-      return paginate(query, rows, total, toUser) as Json;
+      return paginate(query, await listUsers(db("users:read"), query), toUser) as Json;
     },
   };
   const platform = async ({ name, args }: OutboundCall): Promise<Answer | null> => {

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type NotNull, sql } from "kysely";
 import { grants } from "../auth/permissions.ts";
 import type { Role } from "../db/schema.ts";
 import { NONE } from "../db/schema.ts";
@@ -44,21 +44,21 @@ export async function mintToken(
   const family_id = newId("token_family");
   const granted = grantedOf(scopes);
   const orgs = db.selectFrom("orgs").selectAll();
-  const mayBeMinted = sql<boolean>`users.org_id <> ${NONE} and cardinality(${granted}) > 0
-    and exists (select from (${orgs}) org where org.id = users.org_id and org.status <> 'suspended')`;
-  const family = db.insertUnder(
-    { table: "users", id: user, where: sql`not users.is_system_user and ${mayBeMinted}` },
-    "token_families",
-    {
-      id: family_id,
-      user_id: user,
-      scopes: granted,
-      access_lifetime_s: expires_in,
-      token_id: id,
-      expires_at: inSeconds(Math.max(REFRESH_LIFETIME_S, expires_in)),
-    },
-  );
-  const token = db.insertUnder({ table: "users", id: user, where: mayBeMinted }, "tokens", {
+  const mintable = db
+    .selectFrom("users")
+    .where("id", "=", user)
+    .where("org_id", "!=", NONE)
+    .where(sql<boolean>`cardinality(${granted}) > 0`)
+    .where(sql<boolean>`exists (select from (${orgs}) org where org.id = users.org_id and org.status <> 'suspended')`);
+  const family = db.insertUnder(mintable.where("is_system_user", "=", false), "token_families", {
+    id: family_id,
+    user_id: user,
+    scopes: granted,
+    access_lifetime_s: expires_in,
+    token_id: id,
+    expires_at: inSeconds(Math.max(REFRESH_LIFETIME_S, expires_in)),
+  });
+  const token = db.insertUnder(mintable, "tokens", {
     id,
     user_id: user,
     family_id: sql`case when users.is_system_user then null else ${family_id} end`,
@@ -67,10 +67,16 @@ export async function mintToken(
     created_by_user: null,
     expires_at: inSeconds(expires_in),
   });
-  const [, [row]] = await db.batch(
+  const { made } = await db.batch({
     family,
-    db.telling(token, { kind: "token.created", title: sql`'Access token made'`, metadata: { token: id }, ...about }),
-  );
+    made: db.telling(token, {
+      kind: "token.created",
+      title: sql`'Access token made'`,
+      metadata: { token: id },
+      ...about,
+    }),
+  });
+  const [row] = made;
   if (row) return { token: row, generation: row.family_id === null ? null : 0 };
   // Minting is what must be fast: only a refusal pays for its reason, with a second trip.
   const found = await db
@@ -113,37 +119,40 @@ export async function listTokens(db: TenantDb, user: Id<"user">, which: "live" |
     tokens = tokens.where(isLive).where(sql<boolean>`not exists (select from (${families}) family
       where family.id = tokens.family_id and family.revoked_at is not null)`);
   }
-  const [rows, [found]] = await db.batch(tokens, db.selectFrom("users").select("id").where("id", "=", user));
-  if (!found) throw notFound("user");
+  const { rows, found } = await db.batch({
+    rows: tokens,
+    found: db.selectFrom("users").select("id").where("id", "=", user),
+  });
+  if (!found.length) throw notFound("user");
   return rows;
 }
 
 /** Revokes a token and ends its refresh family: the very next request with either is refused. Twice is once. */
 export async function revokeToken(db: TenantDb, user: Id<"user">, id: Id<"token">): Promise<TokenRow> {
-  const family = db.selectFrom("tokens").select("family_id").where("id", "=", id).where("user_id", "=", user);
+  const token = db.selectFrom("tokens").where("id", "=", id).where("user_id", "=", user);
   const change = db
     .updateTable("tokens")
     .set({ revoked_at: sql`now()` })
     .where("id", "=", id)
     .where("user_id", "=", user)
     .where("revoked_at", "is", null);
-  const [, , [row], [found]] = await db.batch(
-    db.telling(change, {
+  const { row, found } = await db.batch({
+    revoked: db.telling(change, {
       kind: "token.revoked",
       title: sql`'Access token revoked'`,
       metadata: { token: id },
       ...about,
     }),
-    db
+    ended: db
       .updateTable("token_families")
       .set({ revoked_at: sql`now()` })
-      .where("id", "in", family as never)
+      .where("id", "in", token.select("family_id").$narrowType<{ family_id: NotNull }>())
       .where("revoked_at", "is", null),
-    db.selectFrom("tokens").selectAll().where("id", "=", id).where("user_id", "=", user),
-    db.selectFrom("users").select("id").where("id", "=", user),
-  );
-  if (!row) throw notFound(found ? "token" : "user");
-  return row;
+    row: token.selectAll(),
+    found: db.selectFrom("users").select("id").where("id", "=", user),
+  });
+  if (!row[0]) throw notFound(found.length ? "token" : "user");
+  return row[0];
 }
 
 /** A person's own token, made from a full-access session: no family, at most 50 alive. */
@@ -151,7 +160,6 @@ export async function createPersonalToken(
   db: TenantDb,
   user: Id<"user">,
   id: Id<"token">,
-  by: Id<"user"> | null,
   { name, scopes, expires_in_days }: PersonalToken,
 ): Promise<TokenRow> {
   const granted = grantedOf(scopes);
@@ -162,27 +170,31 @@ export async function createPersonalToken(
     .where("family_id", "is", null)
     .where(isLive);
   const hasRoom = sql<boolean>`(select count(*) from (${live}) t) < ${MAX_PERSONAL_TOKENS}`;
-  const token = db.insertUnder(
-    { table: "users", id: user, where: sql`users.org_id <> ${NONE} and cardinality(${granted}) > 0 and ${hasRoom}` },
-    "tokens",
-    {
-      id,
-      user_id: user,
-      family_id: null,
-      name,
-      scopes: granted,
-      created_by_user: by,
-      expires_at: inSeconds(expires_in_days * DAY_S),
-    },
-  );
-  const [[found], [row], [room]] = await db.batch(
+  const person = db.selectFrom("users").where("id", "=", user);
+  const mintable = person.where("org_id", "!=", NONE).where(sql<boolean>`cardinality(${granted}) > 0`).where(hasRoom);
+  const token = db.insertUnder(mintable, "tokens", {
+    id,
+    user_id: user,
+    family_id: null,
+    name,
+    scopes: granted,
+    created_by_user: db.viewer.kind === "token" ? db.viewer.user : null,
+    expires_at: inSeconds(expires_in_days * DAY_S),
+  });
+  const { held, made, room } = await db.batch({
     // Held, so that two at once can't both be the fiftieth.
-    db.selectFrom("users").select("role").where("id", "=", user).forUpdate(),
-    db.telling(token, { kind: "token.created", title: sql`'Access token made'`, metadata: { token: id }, ...about }),
-    db.selectFrom("users").select(hasRoom.as("left")).where("id", "=", user),
-  );
-  if (row) return row;
-  if (found?.role && !room?.left) {
+    held: person.select("role").forUpdate(),
+    made: db.telling(token, {
+      kind: "token.created",
+      title: sql`'Access token made'`,
+      metadata: { token: id },
+      ...about,
+    }),
+    room: person.select(hasRoom.as("left")),
+  });
+  if (made[0]) return made[0];
+  const [found] = held;
+  if (found?.role && !room[0]?.left) {
     throw new ApiError(
       429,
       "too_many_tokens",
@@ -229,7 +241,8 @@ export async function rotate(db: TenantDb, family: Id<"token_family">, generatio
     .where("id", "=", family)
     .where(isLive)
     .returningAll();
-  const token = db.insertUnder({ table: "token_families", id: family, where: sql`token_id = ${token_id}` }, "tokens", {
+  const row = db.selectFrom("token_families").where("id", "=", family);
+  const token = db.insertUnder(row.where("token_id", "=", token_id), "tokens", {
     id: token_id,
     user_id: sql`user_id`,
     family_id: family,
@@ -238,21 +251,17 @@ export async function rotate(db: TenantDb, family: Id<"token_family">, generatio
     created_by_user: null,
     expires_at: sql`now() + make_interval(secs => access_lifetime_s)`,
   });
-  const tokens = db.selectFrom("token_families").select("token_id").where("id", "=", family);
-  const [[rotated], , [current], [user]] = await db.batch(
-    change,
-    token,
-    db
-      .selectFrom("tokens")
-      .selectAll()
-      .where("id", "in", tokens as never),
-    db
+  const { rotated, current, user } = await db.batch({
+    rotated: change,
+    made: token,
+    current: db.selectFrom("tokens").selectAll().where("id", "in", row.select("token_id")),
+    user: db
       .selectFrom("users")
       .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
       .selectAll("users")
       .select(["org.name as org_name", "org.slug as org_slug"])
-      .where("users.id", "in", db.selectFrom("token_families").select("user_id").where("id", "=", family) as never),
-  );
-  if (!rotated || rotated.revoked_at !== null || !current || !user) return null;
-  return { family: rotated, token: current, user };
+      .where("users.id", "in", row.select("user_id")),
+  });
+  if (!rotated[0] || rotated[0].revoked_at !== null || !current[0] || !user[0]) return null;
+  return { family: rotated[0], token: current[0], user: user[0] };
 }

@@ -1,7 +1,6 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
 import { FULL_ACCESS, isScope } from "../auth/permissions.ts";
-import type { Database } from "../db/schema.ts";
+import type { Row } from "../db/schema.ts";
 import { nullable, stamp, text } from "../http/valid.ts";
 import { type NamedUserRow, toUser, user } from "../users/schema.ts";
 
@@ -42,8 +41,8 @@ export type PersonalToken = v.InferOutput<typeof personalTokenBody>;
 
 export const refreshBody = v.strictObject({ refresh_token: v.string() });
 
-export type TokenRow = Selectable<Database["tokens"]>;
-export type FamilyRow = Selectable<Database["token_families"]>;
+export type TokenRow = Row<"tokens">;
+export type FamilyRow = Row<"token_families">;
 
 /** What minting for an org user answers: RFC 6749 §5.1, with the id that revokes it. */
 export const mintedToken = v.strictObject({

@@ -1,10 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
-import { asConflict } from "../db/errors.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
-import { containing, windowOf } from "../paging.ts";
+import { containing } from "../paging.ts";
 import type { CreateUser, ListUsers, NamedUserRow, Profile, UpdateUser, UserRow } from "./schema.ts";
 
 /** What the feed says of a user: read by the org's admins and by that user. */
@@ -14,8 +13,8 @@ const about = {
 };
 
 /** One page of users, newest first, and how many there are. */
-export async function listUsers(db: TenantDb, { search, org, role, ...page }: ListUsers) {
-  let users = db.selectFrom("users");
+export function listUsers(db: TenantDb, { search, org, role, ...page }: ListUsers) {
+  let users = db.selectFrom("users").selectAll();
   // A malformed org is one that nobody is in.
   if (org !== undefined) users = isId("org", org) ? users.where("org_id", "=", org) : users.where(sql.lit(false));
   if (role) users = users.where("role", "=", role);
@@ -25,12 +24,7 @@ export async function listUsers(db: TenantDb, { search, org, role, ...page }: Li
       eb.or([eb("name", "ilike", found), eb("alias", "ilike", found), eb("email", "ilike", found)]),
     );
   }
-  const { limit, offset } = windowOf(page);
-  const [rows, [count]] = await db.batch(
-    users.selectAll().orderBy("id", "desc").limit(limit).offset(offset),
-    users.select(sql<number>`count(*)`.as("total")),
-  );
-  return { rows, total: count!.total };
+  return db.page(users, page);
 }
 
 /** Makes a user, in an org or in none. 409 on an e-mail address that is taken; 422 on an org that isn't there. */
@@ -40,29 +34,29 @@ export async function createUser(
   { org, role, metadata, ...values }: CreateUser,
 ): Promise<UserRow> {
   if (role && !org) throw invalid({ field: "role", message: "needs an org: a role is held in one" });
-  const place = org ? db.within(org) : db;
+  const place = org ? db.inOrg(org) : db;
   const user = place.insertInto("users", {
     id,
     ...values,
     role: org ? (role ?? "member") : null,
     metadata: JSON.stringify(metadata),
   });
-  const row = await place
+  const [row] = await place
     .telling(user, { kind: "user.created", title: sql`'User created: ' || coalesce(name, id)`, ...about })
-    .executeTakeFirst()
-    .catch(asConflict);
+    .execute();
   return row!;
 }
 
-export async function getUser(db: TenantDb, id: Id<"user">): Promise<UserRow> {
-  const row = await db.selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst();
-  if (!row) throw notFound("user");
-  return row;
-}
+export const getUser = (db: TenantDb, id: Id<"user">): Promise<UserRow> =>
+  db
+    .selectFrom("users")
+    .selectAll()
+    .where("id", "=", id)
+    .executeTakeFirstOrThrow(() => notFound("user"));
 
 /** The user with the names of app, sandbox and org around it. */
-export async function getCurrentUser(db: TenantDb, id: Id<"user">): Promise<NamedUserRow> {
-  const row = await db
+export const getCurrentUser = (db: TenantDb, id: Id<"user">): Promise<NamedUserRow> =>
+  db
     .selectFrom("users")
     .innerJoin(db.selectFrom("apps").selectAll().as("app"), "app.id", "users.app_id")
     .leftJoin(db.selectFrom("sandboxes").selectAll().as("sandbox"), "sandbox.id", "users.sandbox_id")
@@ -70,23 +64,20 @@ export async function getCurrentUser(db: TenantDb, id: Id<"user">): Promise<Name
     .selectAll("users")
     .select(["app.name as app_name", "sandbox.name as sandbox_name", "org.name as org_name", "org.slug as org_slug"])
     .where("users.id", "=", id)
-    .executeTakeFirst();
-  if (!row) throw notFound("user");
-  return row;
-}
+    .executeTakeFirstOrThrow(() => notFound("user"));
 
 /** Holds the user's org still, so that of two who would remove its last two owners the second sees what the first did. */
 const lockOrg = (db: TenantDb, id: Id<"user">) =>
   db
     .selectFrom("orgs")
     .select("id")
-    .where("id", "in", db.selectFrom("users").select("org_id").where("id", "=", id) as never)
+    .where("org_id", "in", db.selectFrom("users").select("org_id").where("id", "=", id))
     .forUpdate();
 
-/** Whether the org has an owner besides the row that is being changed. */
-const hasOtherOwner = (db: TenantDb): RawBuilder<boolean> =>
-  sql`exists (select from (${db.selectFrom("users").selectAll()}) other
-        where other.org_id = users.org_id and other.role = 'owner' and other.id <> users.id)`;
+/** Whether the org would keep an owner without the row that is being changed. */
+const keepsOwner = (db: TenantDb): RawBuilder<boolean> =>
+  sql`(role is distinct from 'owner' or exists (select from (${db.selectFrom("users").selectAll()}) other
+        where other.org_id = users.org_id and other.role = 'owner' and other.id <> users.id))`;
 
 const lastOwner = () =>
   refused("last_owner", "This is the org's last owner. Make another user an owner first, then do this again.");
@@ -97,49 +88,38 @@ export async function updateUser(
   id: Id<"user">,
   { org, metadata, ...values }: UpdateUser,
 ): Promise<UserRow> {
-  let change = db
-    .updateTable("users")
-    .set({ ...values, ...(metadata && { metadata: JSON.stringify(metadata) }), updated_at: sql`now()` })
-    .where("id", "=", id);
-  if (org !== undefined) change = change.where("org_id", "=", org ?? NONE) as typeof change;
-  if (values.role) {
-    change = change.where("org_id", "!=", NONE) as typeof change;
-    if (values.role !== "owner") change = change.where(sql`(role <> 'owner' or ${hasOtherOwner(db)})`) as typeof change;
-  }
-  const [, [row], [found]] = await db
-    .batch(
-      lockOrg(db, id),
-      db.telling(change, {
-        kind: "user.updated",
-        title: sql`'User updated: ' || coalesce(name, id)`,
-        metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
-        ...about,
-      }),
-      db.selectFrom("users").select("org_id").where("id", "=", id),
-    )
-    .catch(asConflict);
-  if (row) return row;
-  if (!found) throw notFound("user");
-  if (org !== undefined && found.org_id !== (org ?? NONE)) {
+  let change = db.patch("users", { ...values, metadata: metadata && JSON.stringify(metadata) }).where("id", "=", id);
+  if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
+  if (values.role) change = change.where("org_id", "!=", NONE);
+  if (values.role && values.role !== "owner") change = change.where(keepsOwner(db));
+  const { row, found } = await db.batch({
+    lock: lockOrg(db, id),
+    row: db.telling(change, {
+      kind: "user.updated",
+      title: sql`'User updated: ' || coalesce(name, id)`,
+      metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
+      ...about,
+    }),
+    found: db.selectFrom("users").select("org_id").where("id", "=", id),
+  });
+  if (row[0]) return row[0];
+  if (!found[0]) throw notFound("user");
+  if (org !== undefined && found[0].org_id !== (org ?? NONE)) {
     throw invalid({ field: "org", message: "can't be changed: users do not move between orgs yet" });
   }
-  if (found.org_id === NONE) throw invalid({ field: "role", message: "needs an org: a role is held in one" });
+  if (found[0].org_id === NONE) throw invalid({ field: "role", message: "needs an org: a role is held in one" });
   throw lastOwner();
 }
 
 /** Deletes a user, with its tokens and the agents that are its own. 409 for an org's last owner. */
 export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
-  const change = db
-    .deleteFrom("users")
-    .where("id", "=", id)
-    .where(sql`(role is distinct from 'owner' or ${hasOtherOwner(db)})`);
-  const [, [row], [found]] = await db.batch(
-    lockOrg(db, id),
-    db.telling(change, { kind: "user.deleted", title: sql`'User deleted: ' || coalesce(name, id)`, ...about }),
-    db.selectFrom("users").select("id").where("id", "=", id),
-  );
-  if (row) return;
-  throw found ? lastOwner() : notFound("user");
+  const change = db.deleteFrom("users").where("id", "=", id).where(keepsOwner(db));
+  const { deleted, found } = await db.batch({
+    lock: lockOrg(db, id),
+    deleted: db.telling(change, { kind: "user.deleted", title: sql`'User deleted: ' || coalesce(name, id)`, ...about }),
+    found: db.selectFrom("users").select("id").where("id", "=", id),
+  });
+  if (!deleted.length) throw found.length ? lastOwner() : notFound("user");
 }
 
 /** Changes a person's own profile. `metadata` merges, and null removes a name from it. */
@@ -148,22 +128,16 @@ export async function updateProfile(db: TenantDb, id: Id<"user">, profile: Profi
   if (clear_full_name && full_name !== undefined) {
     throw invalid({ field: "clear_full_name", message: "excludes full_name" });
   }
-  const name = clear_full_name ? null : full_name;
   const kept = Object.fromEntries(Object.entries(metadata ?? {}).filter(([, value]) => value !== null));
   const removed = Object.keys(metadata ?? {}).filter((key) => metadata?.[key] === null);
   const change = db
-    .updateTable("users")
-    .set({
-      ...(name !== undefined && { name }),
-      ...(alias !== undefined && { alias }),
-      ...(metadata && { metadata: sql`(metadata - ${removed}::text[]) || ${JSON.stringify(kept)}::jsonb` }),
-      updated_at: sql`now()`,
+    .patch("users", {
+      name: clear_full_name ? null : full_name,
+      alias,
+      metadata: metadata ? sql`(metadata - ${removed}::text[]) || ${JSON.stringify(kept)}::jsonb` : undefined,
     })
     .where("id", "=", id);
-  const row = await db
+  return db
     .telling(change, { kind: "user.updated", title: sql`'User updated: ' || coalesce(name, id)`, ...about })
-    .executeTakeFirst()
-    .catch(asConflict);
-  if (!row) throw notFound("user");
-  return row;
+    .executeTakeFirstOrThrow(() => notFound("user"));
 }

@@ -1,25 +1,16 @@
-import type { Selectable } from "kysely";
 import * as v from "valibot";
-import { type Database, type Role, real, roles } from "../db/schema.ts";
-import { metadata, nullable, text } from "../http/valid.ts";
-import { type Id, isId } from "../ids.ts";
+import { type Role, type Row, real, roles } from "../db/schema.ts";
+import { idOf, metadata, notYet, nullable, text } from "../http/valid.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
 const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
 const name = text(200);
 const role = v.picklist(roles);
-/** An org named in a body. One that is malformed is not there, like any other. */
-export const orgId = v.pipe(
-  v.string(),
-  v.check((id) => isId("org", id), "there is no such org"),
-  v.transform((id) => id as Id<"org">),
-);
-
 export const createUserBody = v.strictObject({
   email: v.nullish(email, null),
   name: v.nullish(name, null),
   alias: v.nullish(text(100), null),
-  org: v.nullish(orgId, null),
+  org: v.nullish(idOf("org"), null),
   role: v.optional(role),
   is_system_user: v.optional(v.boolean(), false),
   metadata: v.optional(metadata, {}),
@@ -30,7 +21,7 @@ export const updateUserBody = v.strictObject({
   email: v.optional(v.nullable(email)),
   name: v.optional(v.nullable(name)),
   alias: v.optional(v.nullable(text(100))),
-  org: v.optional(v.nullable(orgId)),
+  org: v.optional(v.nullable(idOf("org"))),
   role: v.optional(role),
   is_system_user: v.optional(v.boolean()),
   metadata: v.optional(metadata),
@@ -42,7 +33,7 @@ export const profileBody = v.strictObject({
   clear_full_name: v.optional(v.boolean(), false),
   alias: v.optional(v.nullable(text(100))),
   metadata: v.optional(v.nullable(metadata)),
-  profile_picture: v.optional(v.null("is not supported yet: there is no file store")),
+  profile_picture: notYet("is not supported yet: there is no file store"),
   // There is none to clear.
   clear_profile_picture: v.optional(v.boolean(), false),
 });
@@ -56,7 +47,7 @@ export const listUsersQuery = v.object({
 });
 export type ListUsers = v.InferOutput<typeof listUsersQuery>;
 
-export type UserRow = Selectable<Database["users"]>;
+export type UserRow = Row<"users">;
 
 const person = {
   id: v.string(),

@@ -5,9 +5,10 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { decodeJwt } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openPostgres } from "../../lib/local/postgres.ts";
-import { bearer, developer } from "../harness/index.ts";
+import { bearer, caller, developer, must } from "../harness/index.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const run = promisify(execFile);
@@ -99,12 +100,28 @@ describe("npm start", { timeout: 120_000 }, () => {
   });
 
   it("keeps the data, the keys and live tokens over a second start, also on another port", async () => {
+    const first = await start();
     const before = await credentials();
+    const at = developer(before.app_id);
+    const asDeveloper = caller(bearer(before.secret_key), before.base_url);
+    const [acme] = (await asDeveloper("GET", `${at}/orgs`)).body.data;
+    const user = { email: "ann@acme.example", org: acme.id, role: "owner" };
+    const { id } = await must(asDeveloper("POST", `${at}/users`, user), 201);
+    const { access_token } = await must(asDeveloper("POST", `${at}/users/${id}/tokens`, {}), 201);
+    expect(await stop(first)).toBe(0);
+
     const again = await freePort();
+    const base_url = `http://127.0.0.1:${again}`;
     const started = await start({ PORT: String(again) });
-    expect(await credentials()).toEqual({ ...before, base_url: `http://127.0.0.1:${again}` });
+    expect(await credentials()).toEqual({ ...before, base_url });
     const ask = await orgs();
     expect((await ask()).body.data).toMatchObject([{ slug: "acme" }]);
+    expect(decodeJwt(access_token).iss).toBe(before.base_url);
+    const { status, body } = await caller(bearer(access_token), base_url)("GET", "/api/v1/users/me");
+    expect([status, body.id]).toEqual([200, id]);
+    const asDeveloperThen = caller(bearer(before.secret_key), base_url);
+    const fresh = await must(asDeveloperThen("POST", `${at}/users/${id}/tokens`, {}), 201);
+    expect(decodeJwt(fresh.access_token).iss).toBe(base_url);
     expect(await stop(started, "SIGINT")).toBe(0);
   });
 

@@ -1,7 +1,8 @@
 /** What TenantDb lets nobody say: by its types, and where a cast gets past them, by the SQL. */
 import { CompiledQuery, sql } from "kysely";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { type Door, type Tenant, TenantDb } from "../../../lib/db/tenant-db.ts";
+import type { Tenant } from "../../../lib/db/schema.ts";
+import { type Door, TenantDb } from "../../../lib/db/tenant-db.ts";
 import { type Id, newId } from "../../../lib/ids.ts";
 
 const app = newId("app");
@@ -9,7 +10,7 @@ const org = newId("org");
 const door: Door = {
   enter: CompiledQuery.raw("select 'entered' as stale"),
   permission: "agents:read",
-  actor: null,
+  viewer: { kind: "key" },
   onStale: () => {},
 };
 
@@ -88,7 +89,7 @@ describe("what every statement carries", () => {
     db.selectFrom("agents").selectAll(),
     db.updateTable("agents").set({ name: "x" }),
     db.deleteFrom("agents"),
-    db.insertUnder({ table: "users", id: newId("user") }, "agents", { id: newId("agent") }),
+    db.insertUnder(db.selectFrom("users").where("id", "=", newId("user")), "agents", { id: newId("agent") }),
   ];
   it("the whole tenant, for an org", () => {
     const { db } = aDb();
@@ -105,15 +106,15 @@ describe("what every statement carries", () => {
   });
   it("the door first, once, in one round trip", async () => {
     const { db, asked } = aDb();
-    await db.batch(db.selectFrom("agents").selectAll(), db.selectFrom("users").selectAll());
+    await db.batch({ agents: db.selectFrom("agents").selectAll(), users: db.selectFrom("users").selectAll() });
     await db.selectFrom("agents").selectAll().execute();
     expect(asked.map((queries) => queries.length)).toEqual([3, 2]);
     for (const [first] of asked) expect(first).toBe("select 'entered' as stale");
   });
   it("the narrowing after the door, where a developer goes into an org or a sandbox", async () => {
     const { db, asked } = aDb({ kind: "app", app, sandbox: "-" });
-    await db.within(org).selectFrom("agents").selectAll().execute();
-    await db.inside(newId("sandbox")).selectFrom("orgs").selectAll().execute();
+    await db.inOrg(org).selectFrom("agents").selectAll().execute();
+    await db.inSandbox(newId("sandbox")).selectFrom("orgs").selectAll().execute();
     expect(asked.map(([, second]) => second)).toEqual(["select app.within($1, $2)", "select app.within($1, $2)"]);
   });
   it("the idempotency key before the narrowing: it belongs to who asks, not to what is made", async () => {
@@ -121,7 +122,7 @@ describe("what every statement carries", () => {
     const key = { subject: "app", key: "k", fingerprint: new Uint8Array(), row_id: "x" };
     await db
       .keyed("agents", key)
-      .within(org)
+      .inOrg(org)
       .insertInto("agents", { id: newId("agent") })
       .execute();
     expect(asked[0]![1]).toMatch(/^insert into "data"."idempotency_keys"/);
@@ -130,10 +131,10 @@ describe("what every statement carries", () => {
   it("the idempotency key taken back at the end, through the door again, where no row was made", async () => {
     const { db, asked } = aDb({ kind: "app", app, sandbox: "-" });
     const key = { subject: "app", key: "k", fingerprint: new Uint8Array(), row_id: "x" };
-    const rows = await db.keyed("agents", key).batch(db.selectFrom("agents").selectAll());
-    expect(rows).toHaveLength(1);
+    const rows = await db.keyed("agents", key).batch({ agents: db.selectFrom("agents").selectAll() });
+    expect(rows).toEqual({ agents: [] });
     const [made, door, release] = asked[0]!.slice(3);
-    expect(made).toMatch(/^select set_config\('app.made', exists \(select "id" from .*"data"."agents"/);
+    expect(made).toMatch(/^select set_config\('app.made', exists \(select id as "id" from .*"data"."agents"/);
     expect(door).toBe("select 'entered' as stale");
     expect(release).toMatch(/^delete from "data"."idempotency_keys".*current_setting\('app.made'\) = 'false'$/);
   });

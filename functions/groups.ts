@@ -1,0 +1,9 @@
+/** Every group and its routers. Not root: it serves the document of them all, and so knows this list. */
+import { routers as activity } from "./activity/index.ts";
+import { routers as agents } from "./agents/index.ts";
+import { routers as auth } from "./auth/index.ts";
+import { routers as configs } from "./configs/index.ts";
+import { routers as developer } from "./developer/index.ts";
+import { routers as people } from "./people/index.ts";
+
+export const groups = { developer, auth, people, agents, activity, configs };

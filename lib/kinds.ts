@@ -1,0 +1,36 @@
+/**
+ * Every kind of row that has an id, and all that is the same for the kind wherever it turns up: the prefix of its ids,
+ * its table, what a refusal calls it, and what the activity feed tells of it. A new kind is a line here.
+ */
+const kind = <const F extends { prefix: string; table: string | null; name: string; tells?: readonly string[] }>(
+  facts: F,
+) => facts;
+
+export const kinds = {
+  activity_feed_entry: kind({ prefix: "afe", table: "activity_feed_entries", name: "activity feed entry" }),
+  agent: kind({ prefix: "agi", table: "agents", name: "agent", tells: ["created", "updated", "deleted"] }),
+  app: kind({ prefix: "dap", table: "apps", name: "app" }),
+  key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
+  org: kind({ prefix: "org", table: "orgs", name: "org", tells: ["created", "updated", "deleted"] }),
+  sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
+  // Access lists may name one; there is no table of them yet.
+  team: kind({ prefix: "tem", table: null, name: "team" }),
+  token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked"] }),
+  token_family: kind({ prefix: "saf", table: "token_families", name: "token" }),
+  user: kind({ prefix: "usr", table: "users", name: "user", tells: ["created", "updated", "deleted"] }),
+};
+
+type Kinds = typeof kinds;
+export type Kind = keyof Kinds;
+/** A kind whose rows lie in a table. */
+export type StoredKind = { [K in Kind]: Kinds[K]["table"] extends string ? K : never }[Kind];
+/** The table of a kind's rows. */
+export type TableOf<K extends StoredKind> = Kinds[K]["table"];
+
+type Tells<K extends Kind> = Kinds[K] extends { tells: readonly (infer E extends string)[] } ? `${K}.${E}` : never;
+/** What the feed tells of a kind's rows: `agent.created`. */
+export type Told = { [K in Kind]: Tells<K> }[Kind];
+/** All of them. */
+export const told = Object.entries(kinds).flatMap(([kind, facts]) =>
+  "tells" in facts ? facts.tells.map((event) => `${kind}.${event}` as Told) : [],
+);
