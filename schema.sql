@@ -1,23 +1,31 @@
--- agentry, schema version 1. Applied whole, in one transaction, by whoever owns the database: a superuser or
--- a role with CREATEROLE and CREATE on the database is enough. Later versions: lib/db/migrations/.
+-- agentry's schema, whole, as it is now. Applied to an empty database in one transaction, by whoever owns it: a
+-- superuser or a role with CREATEROLE and CREATE on the database is enough. lib/db/migrations/ brings an older
+-- database here.
 --
 -- Two schemas, neither in anybody's search_path: `data` holds the tables, so that only TenantDb can name them;
 -- `app` holds the doors. A tenant is (app_id, sandbox_id, org_id); '-' stands for production and for no org:
 -- never null (a foreign key with a null in it isn't checked), never '' (an unset setting reads as that).
 
 do $roles$
+declare
+  -- From version 16 on, a role's maker is its member at once, but may not take it on without a further grant.
+  taking text := case when current_setting('server_version_num')::int < 160000 then 'member' else 'set' end;
 begin
   -- Without passwords: a deployment sets agentry_api's. agentry_owner is taken on by `set role`, never by login.
-  if not exists (select from pg_roles where rolname = 'agentry_owner') then
-    create role agentry_owner nologin;
-  end if;
-  if not exists (select from pg_roles where rolname = 'agentry_api') then
-    create role agentry_api login nosuperuser nocreatedb nocreaterole noinherit;
-  end if;
-  if not pg_has_role(current_user, 'agentry_owner', 'member') then
+  -- The roles are the server's: another database of it may be making them at this moment.
+  begin
+    if not exists (select from pg_roles where rolname = 'agentry_owner') then
+      create role agentry_owner nologin;
+    end if;
+    if not exists (select from pg_roles where rolname = 'agentry_api') then
+      create role agentry_api login nosuperuser nocreatedb nocreaterole noinherit;
+    end if;
+  exception when duplicate_object or unique_violation then null;
+  end;
+  if not pg_has_role(current_user, 'agentry_owner', taking) then
     execute format('grant agentry_owner to %I', current_user);
   end if;
-  if not pg_has_role(current_user, 'agentry_api', 'member') then
+  if not pg_has_role(current_user, 'agentry_api', taking) then
     execute format('grant agentry_api to %I', current_user);
   end if;
   execute format('grant create on database %I to agentry_owner', current_database());
@@ -26,54 +34,44 @@ $roles$;
 
 set local role agentry_owner;
 
+-- A function is its owner's alone until it is granted, by name.
+alter default privileges revoke execute on functions from public;
+
 create schema app;
 create schema data;
 grant usage on schema app, data to agentry_api;
 
-create table app.schema_versions (
-  version    integer primary key,
+-- Which migrations this database has. Their count is the version.
+create table app.migrations (
+  name       text collate "C" primary key,
   applied_at timestamptz not null default now()
 );
-insert into app.schema_versions values (1);
-grant select on app.schema_versions to agentry_api;
+grant select on app.migrations to agentry_api;
+insert into app.migrations (name) values
+  ('2026-11-21-first'),
+  ('2026-11-21-names-and-walls');
+
+-- Wall two: row-level security, forced, on every table of `data`, and what the runtime may do with its rows at all.
+-- app.org_id is an org, '*' (a developer: every org and the app's own rows), '-' (only the app's own rows) or ''
+-- (nothing). The sub-selects make a setting be read once a statement, not once a row. Called after each
+-- `create table`, here and in a migration, by the schema's owner and nobody else. The runtime owns nothing and can't
+-- bypass a policy; /readyz refuses to serve otherwise.
+create function app.wall(tbl regclass, grants text) returns void
+language plpgsql volatile set search_path = '' as $wall$
+declare
+  own_rows text := $$
+    app_id = (select current_setting('app.app_id', true))
+    and sandbox_id = (select current_setting('app.sandbox_id', true))
+    and (org_id = (select current_setting('app.org_id', true))
+      or (select current_setting('app.org_id', true)) = '*')$$;
+begin
+  execute format('alter table %s enable row level security, force row level security', tbl);
+  execute format('create policy tenant on %s using (%s) with check (%2$s)', tbl, own_rows);
+  execute format('grant %s on %s to agentry_api', grants, tbl);
+end $wall$;
 
 -- ---------------------------------------------------------------------------------------------------------
--- Rules that columns and statements share. All immutable, all with an empty search_path.
-
--- Who an acl lets do one of `actions`, as 'everyone' or 'type:principal'. Null: nothing restricts the row.
-create function app.acl_principals(acl jsonb, actions text[]) returns text[]
-language sql immutable set search_path = '' as $$
-  select case when acl is null then null else array(
-    select distinct case g ->> 'principal_type' when 'everyone' then 'everyone'
-                    else (g ->> 'principal_type') || ':' || (g ->> 'principal') end
-      from jsonb_array_elements(acl -> 'grants') g
-     where g -> 'actions' ?| actions)
-  end
-$$;
-
--- An acl after a patch: what `remove` names goes, then what `add` grants is merged in, the actions of one
--- principal united. Removing the last grant leaves an empty list, which lets in nobody but the owner and the
--- org's admins: taking a grant away must never open a row. Nor does taking none away close an open one.
-create function app.acl_patch(acl jsonb, add jsonb, remove jsonb) returns jsonb
-language sql immutable set search_path = '' as $$
-  with kept as (
-    select g, n from jsonb_array_elements(coalesce(acl -> 'grants', '[]')) with ordinality k (g, n)
-     where not exists (select from jsonb_array_elements(remove) r
-                        where r ->> 'principal_type' = g ->> 'principal_type'
-                          and r ->> 'principal' is not distinct from g ->> 'principal')
-    union all
-    select g, 1000000 + n from jsonb_array_elements(add) with ordinality a (g, n)
-  ), merged as (
-    select g ->> 'principal_type' as type, g ->> 'principal' as principal, min(n) as n, jsonb_agg(distinct action) as actions
-      from kept, jsonb_array_elements_text(g -> 'actions') action group by 1, 2
-  )
-  select case when acl is null and add = '[]' then null else jsonb_build_object('grants', coalesce(
-    jsonb_agg(jsonb_build_object('principal_type', type, 'principal', principal, 'actions', actions) order by n), '[]')) end
-    from merged
-$$;
-
--- ---------------------------------------------------------------------------------------------------------
--- Tables
+-- Apps, the places in them where rows can live, orgs, sandboxes
 
 create table data.apps (
   id         text collate "C" primary key,
@@ -82,6 +80,15 @@ create table data.apps (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
+-- The app's own record: anybody inside may read it, only a production developer changes it. The operator makes and
+-- counts apps, as the owner of the tables, who is held by the policies like everybody.
+alter table data.apps enable row level security, force row level security;
+create policy tenant on data.apps for select using (id = (select current_setting('app.app_id', true)));
+create policy developer on data.apps for update
+  using (id = (select current_setting('app.app_id', true))
+     and (select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*');
+create policy operator on data.apps to agentry_owner using (true);
+grant select, update (name, settings, updated_at) on data.apps to agentry_api;
 
 -- One row per place where rows can live. Deleting it deletes what lives there.
 create table data.tenants (
@@ -90,25 +97,7 @@ create table data.tenants (
   org_id     text collate "C" not null default '-',
   primary key (app_id, sandbox_id, org_id)
 );
-
-create table data.sandboxes (
-  app_id     text collate "C" not null,
-  sandbox_id text collate "C" not null check (sandbox_id <> '-'),
-  org_id     text collate "C" not null default '-' check (org_id = '-'),
-  id         text collate "C" not null generated always as (sandbox_id) stored,
-  name       text not null,
-  slug       text not null,
-  -- The production org it was made for: a label for people. What lives in the sandbox is in orgs of its own.
-  for_sandbox_id text collate "C" not null default '-' check (for_sandbox_id = '-'),
-  for_org_id text collate "C",
-  purpose    text check (purpose in ('eval')),
-  expires_at timestamptz,
-  created_at timestamptz not null default now(),
-  updated_at timestamptz not null default now(),
-  primary key (app_id, sandbox_id),
-  constraint sandboxes_slug_key unique (app_id, slug),
-  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
-);
+select app.wall('data.tenants', 'select, insert, delete');
 
 create table data.orgs (
   id          text collate "C" not null,
@@ -130,9 +119,48 @@ create table data.orgs (
   constraint orgs_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
 create index orgs_tenant_idx on data.orgs (app_id, sandbox_id, org_id);
-alter table data.sandboxes add constraint sandboxes_org_fkey foreign key (app_id, for_sandbox_id, for_org_id)
-  references data.orgs (app_id, sandbox_id, id) on delete set null (for_org_id);
+select app.wall('data.orgs', 'select, insert, update, delete');
+
+create table data.sandboxes (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null check (sandbox_id <> '-'),
+  org_id     text collate "C" not null default '-' check (org_id = '-'),
+  id         text collate "C" not null generated always as (sandbox_id) stored,
+  name       text not null,
+  slug       text not null,
+  -- The production org it was made for: a label for people. What lives in the sandbox is in orgs of its own.
+  for_sandbox_id text collate "C" not null default '-' check (for_sandbox_id = '-'),
+  for_org_id text collate "C",
+  purpose    text check (purpose in ('eval')),
+  expires_at timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (app_id, sandbox_id),
+  constraint sandboxes_slug_key unique (app_id, slug),
+  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  constraint sandboxes_org_fkey foreign key (app_id, for_sandbox_id, for_org_id)
+    references data.orgs (app_id, sandbox_id, id) on delete set null (for_org_id)
+);
 create index sandboxes_org_idx on data.sandboxes (app_id, for_sandbox_id, for_org_id) where for_org_id is not null;
+-- A sandbox's record: read from inside, and by the production developer who keeps all of them.
+alter table data.sandboxes enable row level security, force row level security;
+create policy tenant on data.sandboxes for select
+  using (app_id = (select current_setting('app.app_id', true))
+     and (sandbox_id = (select current_setting('app.sandbox_id', true))
+       or ((select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*')));
+create policy developer on data.sandboxes for insert
+  with check (app_id = (select current_setting('app.app_id', true))
+     and sandbox_id = (select current_setting('app.sandbox_id', true)) and (select current_setting('app.org_id', true)) = '*');
+grant select, insert on data.sandboxes to agentry_api;
+-- The sweep deletes, in every tenant, only what is past its time; a sandbox goes with the places in it.
+create policy sweep on data.sandboxes for select
+  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now());
+create policy sweep on data.tenants
+  using ((select current_setting('app.sweep', true)) = 'on'
+     and (app_id, sandbox_id) in (select s.app_id, s.sandbox_id from data.sandboxes s where s.expires_at < now()));
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Users and their credentials
 
 create table data.users (
   id             text collate "C" not null,
@@ -155,6 +183,7 @@ create table data.users (
   constraint users_email_key unique (app_id, sandbox_id, email_key),
   constraint users_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
+select app.wall('data.users', 'select, insert, update, delete');
 
 create table data.keys (
   id           text collate "C" not null,
@@ -174,6 +203,7 @@ create table data.keys (
   constraint keys_hash_key unique (app_id, sandbox_id, hash),
   constraint keys_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
+select app.wall('data.keys', 'select, insert, update');
 
 -- One row a sign-in (RFC 9700 §4.14.2: a refresh token family). Rotated by one conditional update; revoking it
 -- ends every access token that came of it.
@@ -198,6 +228,9 @@ create table data.token_families (
     references data.users (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index token_families_user_idx on data.token_families (app_id, sandbox_id, org_id, user_id);
+select app.wall('data.token_families', 'select, insert, update, delete');
+create policy sweep on data.token_families
+  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
 
 create table data.tokens (
   id              text collate "C" not null,
@@ -221,6 +254,59 @@ create table data.tokens (
 );
 create index tokens_user_idx on data.tokens (app_id, sandbox_id, org_id, user_id, id);
 create index tokens_family_idx on data.tokens (app_id, sandbox_id, org_id, family_id);
+select app.wall('data.tokens', 'select, insert, update, delete');
+create policy sweep on data.tokens
+  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Access lists: rules that columns and statements share
+
+-- Who an acl lets do one of `actions`, as 'everyone' or 'type:principal'. Null: nothing restricts the row.
+create function app.acl_principals(acl jsonb, actions text[]) returns text[]
+language sql immutable set search_path = '' as $$
+  select case when acl is null then null else array(
+    select distinct case g ->> 'principal_type' when 'everyone' then 'everyone'
+                    else (g ->> 'principal_type') || ':' || (g ->> 'principal') end
+      from jsonb_array_elements(acl -> 'grants') g
+     where g -> 'actions' ?| actions)
+  end
+$$;
+grant execute on function app.acl_principals to agentry_api;
+
+-- An acl after a patch: what `remove` names goes, then what `add` grants is merged in, the actions of one
+-- principal united. Removing the last grant leaves an empty list, which lets in nobody but the owner and the
+-- org's admins: taking a grant away must never open a row. Nor does taking none away close an open one.
+create function app.acl_patch(acl jsonb, add jsonb, remove jsonb) returns jsonb
+language sql immutable set search_path = '' as $$
+  with kept as (
+    select g, n from jsonb_array_elements(coalesce(acl -> 'grants', '[]')) with ordinality k (g, n)
+     where not exists (select from jsonb_array_elements(remove) r
+                        where r ->> 'principal_type' = g ->> 'principal_type'
+                          and r ->> 'principal' is not distinct from g ->> 'principal')
+    union all
+    select g, 1000000 + n from jsonb_array_elements(add) with ordinality a (g, n)
+  ), merged as (
+    select g ->> 'principal_type' as type, g ->> 'principal' as principal, min(n) as n, jsonb_agg(distinct action) as actions
+      from kept, jsonb_array_elements_text(g -> 'actions') action group by 1, 2
+  )
+  select case when acl is null and add = '[]' then null else jsonb_build_object('grants', coalesce(
+    jsonb_agg(jsonb_build_object('principal_type', type, 'principal', principal, 'actions', actions) order by n), '[]')) end
+    from merged
+$$;
+grant execute on function app.acl_patch to agentry_api;
+
+-- For a statement whose row hangs on another: refuses, inside the request's one round trip, where the row above isn't
+-- the viewer's (null: absent, to everybody alike) or may only be read (false).
+create function app.must_reach(kind text, writable boolean) returns void
+language plpgsql volatile set search_path = '' as $$
+begin
+  if writable is null then raise '%', kind using errcode = 'AE404'; end if;
+  if not writable then raise 'read_only %', kind using errcode = 'AE403'; end if;
+end $$;
+grant execute on function app.must_reach to agentry_api;
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Agents
 
 create table data.agents (
   id            text collate "C" not null,
@@ -248,6 +334,10 @@ create table data.agents (
   constraint agents_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade
 );
 create index agents_user_idx on data.agents (app_id, sandbox_id, user_id) where user_id is not null;
+select app.wall('data.agents', 'select, insert, update, delete');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- What every write leaves behind
 
 -- The feed outlives what it tells of, so its links are no foreign keys. `readers` is who could read the subject
 -- at that moment; null is everybody in the org.
@@ -273,6 +363,7 @@ create table data.activity_feed_entries (
 );
 create index activity_feed_entries_agent_idx
   on data.activity_feed_entries (app_id, sandbox_id, org_id, agent_id, id) where agent_id is not null;
+select app.wall('data.activity_feed_entries', 'select, insert');
 
 -- A key commits with the row it made, and names it; never an answer, which could hold a secret.
 create table data.idempotency_keys (
@@ -288,75 +379,9 @@ create table data.idempotency_keys (
   constraint idempotency_keys_tenant_fkey
     foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
-
--- ---------------------------------------------------------------------------------------------------------
--- Wall two: row-level security, forced, on every table. app.org_id is an org, '*' (a developer: every org and
--- the app's own rows), '-' (only the app's own rows) or '' (nothing). The sub-selects make a setting be read once
--- a statement, not once a row.
-
-do $walls$
-declare t text;
-begin
-  foreach t in array '{tenants,orgs,users,keys,token_families,tokens,agents,activity_feed_entries,idempotency_keys}'::text[] loop
-    execute format('alter table data.%I enable row level security; alter table data.%1$I force row level security', t);
-    execute format($policy$
-      create policy tenant on data.%I
-      using (app_id = (select current_setting('app.app_id', true))
-         and sandbox_id = (select current_setting('app.sandbox_id', true))
-         and (org_id = (select current_setting('app.org_id', true)) or (select current_setting('app.org_id', true)) = '*'))
-      with check (app_id = (select current_setting('app.app_id', true))
-         and sandbox_id = (select current_setting('app.sandbox_id', true))
-         and (org_id = (select current_setting('app.org_id', true)) or (select current_setting('app.org_id', true)) = '*'))
-      $policy$, t);
-  end loop;
-end
-$walls$;
-
--- The app's own record: anybody inside may read it, only a production developer changes it.
-alter table data.apps enable row level security;
-alter table data.apps force row level security;
-create policy tenant on data.apps for select using (id = (select current_setting('app.app_id', true)));
-create policy developer on data.apps for update
-  using (id = (select current_setting('app.app_id', true))
-     and (select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*');
-
--- A sandbox's record: read from inside, and by the production developer who keeps all of them.
-alter table data.sandboxes enable row level security;
-alter table data.sandboxes force row level security;
-create policy tenant on data.sandboxes for select
-  using (app_id = (select current_setting('app.app_id', true))
-     and (sandbox_id = (select current_setting('app.sandbox_id', true))
-       or ((select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*')));
-create policy developer on data.sandboxes for insert
-  with check (app_id = (select current_setting('app.app_id', true))
-     and sandbox_id = (select current_setting('app.sandbox_id', true)) and (select current_setting('app.org_id', true)) = '*');
-
--- The operator makes and counts apps, as the owner of the tables, who is held by the policies like everybody.
-create policy operator on data.apps to agentry_owner using (true);
-
--- The sweep deletes, in every tenant, only what is past its time.
+select app.wall('data.idempotency_keys', 'select, insert, delete');
 create policy sweep on data.idempotency_keys
   using ((select current_setting('app.sweep', true)) = 'on' and created_at < now() - interval '24 hours');
-create policy sweep on data.tokens
-  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
-create policy sweep on data.token_families
-  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
-create policy sweep on data.sandboxes for select
-  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now());
-create policy sweep on data.tenants
-  using ((select current_setting('app.sweep', true)) = 'on'
-     and (app_id, sandbox_id) in (select s.app_id, s.sandbox_id from data.sandboxes s where s.expires_at < now()));
-
--- What the runtime may do at all. It owns nothing and cannot bypass a policy; /readyz refuses to serve otherwise.
-grant select on data.apps to agentry_api;
-grant update (name, settings, updated_at) on data.apps to agentry_api;
-grant select, insert, delete on data.tenants to agentry_api;
-grant select, insert on data.sandboxes to agentry_api;
-grant select, insert, update, delete on data.orgs, data.users, data.agents to agentry_api;
-grant select, insert, update on data.keys to agentry_api;
-grant select, insert, update, delete on data.token_families, data.tokens to agentry_api;
-grant select, insert on data.activity_feed_entries to agentry_api;
-grant select, insert, delete on data.idempotency_keys to agentry_api;
 
 -- ---------------------------------------------------------------------------------------------------------
 -- The doors: the first statement of every round trip. A door believes the tenant that the credential names,
@@ -373,6 +398,7 @@ begin
      and k.revoked_at is null and (k.expires_at is null or k.expires_at > now());
   if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
 end $$;
+grant execute on function app.check_beside to agentry_api;
 
 -- A sandbox past its end is over at once, not when it is swept.
 create function app.check_sandbox(app text, sandbox text) returns void
@@ -381,6 +407,7 @@ begin
   perform from data.sandboxes s where s.app_id = app and s.sandbox_id = sandbox and s.expires_at <= now();
   if found then raise 'sandbox_expired' using errcode = 'AE401'; end if;
 end $$;
+grant execute on function app.check_sandbox to agentry_api;
 
 create function app.enter_token(app text, sandbox text, org text, usr text, jti text, roles text[], beside bytea default null)
 returns boolean language plpgsql volatile set search_path = '' as $$
@@ -412,6 +439,7 @@ begin
     when t.role in ('billing', 'viewer') then 'viewer' else t.role end, true);
   return t.stale;
 end $$;
+grant execute on function app.enter_token to agentry_api;
 
 create function app.enter_key(app text, sandbox text, key_hash bytea, beside bytea default null)
 returns boolean language plpgsql volatile set search_path = '' as $$
@@ -427,6 +455,7 @@ begin
   perform set_config('app.org_id', '*', true);
   return k.stale;
 end $$;
+grant execute on function app.enter_key to agentry_api;
 
 -- A refresh token was already proven by its MAC; that its sign-in, user and org are alive, only the database knows.
 create function app.enter_refresh(app text, sandbox text, org text, family text, beside bytea default null)
@@ -447,6 +476,19 @@ begin
     perform set_config('app.org_id', org, true);
   end if;
 end $$;
+grant execute on function app.enter_refresh to agentry_api;
+
+-- A Durable Object acts for one tenant and has no credential: its door asks only that the tenant is still there. Of a
+-- suspended org it may write down what is in motion.
+create function app.enter_object(app text, sandbox text, org text) returns void
+language plpgsql volatile set search_path = '' as $$
+begin
+  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  perform from data.tenants t where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org;
+  if not found then raise 'object_gone' using errcode = 'AE401'; end if;
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
+end $$;
+grant execute on function app.enter_object to agentry_api;
 
 -- Narrows a developer's door to one org, or to one sandbox of the app. Never widens: from anywhere but '*', or into
 -- a sandbox from another one, it leads to nothing.
@@ -460,6 +502,7 @@ begin
     perform set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
   end if;
 end $$;
+grant execute on function app.within to agentry_api;
 
 -- Refuses, inside a request's one round trip, where a row above isn't the viewer's: null, it is absent for them (AE404);
 -- false, they may read it but not change it (AE403).
@@ -473,8 +516,6 @@ end $$;
 create function app.enter_sweep() returns void language sql volatile set search_path = '' as $$
   select set_config('app.sweep', 'on', true)
 $$;
-
-revoke all on all functions in schema app from public;
-grant execute on all functions in schema app to agentry_api;
+grant execute on function app.enter_sweep to agentry_api;
 
 reset role;

@@ -5,27 +5,40 @@ import { sql } from "./harness/index.ts";
 const tables = () =>
   sql<{ name: string }>("select tablename as name from pg_tables where schemaname = 'data' order by 1");
 
-it("enables and forces row security on every table, with a policy for reading and one for writing", async () => {
-  const rows =
-    await sql(`select c.relname, c.relrowsecurity, c.relforcerowsecurity, pg_get_userbyid(c.relowner) as owner,
-      (select count(*)::int from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant') as tenant
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname in ('data') and c.relkind in ('r', 'p')`);
+/** Tables whose `tenant` policy is their own; all others have the one that `app.wall` makes. */
+const SPECIAL = ["apps", "sandboxes"];
+
+it("has a wall round every table: row security enabled and forced, and the policy of app.wall", async () => {
+  const rows = await sql(`select c.relname as name, c.relrowsecurity as enabled, c.relforcerowsecurity as forced,
+      pg_get_userbyid(c.relowner) as owner, coalesce(p.cmd, 'no policy') as cmd, p.roles::text, p.qual, p.with_check
+    from pg_class c left join pg_policies p on (p.schemaname, p.tablename, p.policyname) = ('data', c.relname, 'tenant')
+    where c.relnamespace = 'data'::regnamespace and c.relkind in ('r', 'p')`);
   expect(rows.length).toBeGreaterThan(9);
-  for (const row of rows) {
-    expect(row, row.relname).toMatchObject({
-      relrowsecurity: true,
-      relforcerowsecurity: true,
-      owner: "agentry_owner",
-      tenant: 1,
+  const { qual } = rows.find(({ name }) => name === "tenants");
+  for (const { name, ...wall } of rows) {
+    expect(wall, `data.${name}: call app.wall after its create table`).toMatchObject({
+      ...{ enabled: true, forced: true, owner: "agentry_owner" },
+      ...(!SPECIAL.includes(name) && { cmd: "ALL", roles: "{public}", qual, with_check: qual }),
     });
   }
 });
 
-it("checks what is written by the same rule as what is read", async () => {
-  const rows = await sql(`select tablename, qual, with_check, cmd from pg_policies
-    where schemaname = 'data' and policyname = 'tenant' and cmd = 'ALL'`);
-  expect(rows.length).toBeGreaterThan(7);
-  for (const { tablename, qual, with_check } of rows) expect(with_check, tablename).toBe(qual);
+it("opens the wall nowhere but here: a policy more shows more rows", async () => {
+  const rows =
+    await sql(`select concat_ws(' ', tablename, policyname, lower(cmd), roles::text) as policy from pg_policies
+    where schemaname = 'data' and not (policyname = 'tenant' and tablename <> all ('{${SPECIAL}}')) order by 1`);
+  expect(rows.map(({ policy }) => policy)).toEqual([
+    "apps developer update {public}",
+    "apps operator all {agentry_owner}",
+    "apps tenant select {public}",
+    "idempotency_keys sweep all {public}",
+    "sandboxes developer insert {public}",
+    "sandboxes sweep select {public}",
+    "sandboxes tenant select {public}",
+    "tenants sweep all {public}",
+    "token_families sweep all {public}",
+    "tokens sweep all {public}",
+  ]);
 });
 
 it("reads a setting once a statement: every policy wraps it in a sub-select", async () => {
@@ -117,6 +130,31 @@ it("has no view and no function that runs as its owner", async () => {
   expect(functions.length).toBeGreaterThan(5);
   for (const f of functions)
     expect(f, f.proname).toMatchObject({ prosecdef: false, config: 'search_path=""', public: false });
+});
+
+it("lets the runtime role call these functions and no others, and nobody but its owner build a wall", async () => {
+  const rows = await sql(`select p.proname as name, (a.grantee = p.proowner) as owner, a.grantee::regrole::text as role
+    from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+    where p.pronamespace in ('app'::regnamespace, 'data'::regnamespace) order by 1`);
+  expect(rows.filter(({ owner }) => !owner).map(({ name, role }) => [name, role])).toEqual(
+    [
+      "acl_patch",
+      "acl_principals",
+      "check_beside",
+      "check_sandbox",
+      "enter_key",
+      "enter_object",
+      "enter_refresh",
+      "enter_sweep",
+      "enter_token",
+      "must_reach",
+      "within",
+    ].map((name) => [name, "agentry_api"]),
+  );
+  const [wall] = await sql(
+    "select has_function_privilege('agentry_api', 'app.wall(regclass, text)', 'execute') as api",
+  );
+  expect(wall).toEqual({ api: false });
 });
 
 it("gives the runtime role nothing beyond rows: it owns nothing, bypasses nothing, creates nothing", async () => {

@@ -1,2 +1,5 @@
-/** The schema that this code wants: schema.sql is 1, each file of lib/db/migrations/ is one more. */
-export const SCHEMA_VERSION = 1;
+/**
+ * The migrations that this code wants, in the order of their names; their count is the version of the schema. The
+ * first is the schema as it began, each other a file of lib/db/migrations/. Listed, since a Worker can't look there.
+ */
+export const MIGRATIONS: readonly string[] = ["2026-11-21-first", "2026-11-21-names-and-walls"];

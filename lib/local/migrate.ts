@@ -1,5 +1,5 @@
 /** The operator's command that brings a deployed database to this code's schema: `npm run migrate`. */
-import { SCHEMA_VERSION } from "../db/version.ts";
+import { MIGRATIONS } from "../db/version.ts";
 import { openPostgres } from "./postgres.ts";
 import { migrate } from "./schema.ts";
 
@@ -10,12 +10,9 @@ if (!url) {
 }
 const database = await openPostgres(url);
 try {
-  const applied = await migrate(database);
-  console.log(
-    applied.length
-      ? `Applied version ${applied.join(", ")}.`
-      : `Nothing to do: the schema is version ${SCHEMA_VERSION}.`,
-  );
+  const added = await migrate(database);
+  const what = added.length === MIGRATIONS.length ? "schema.sql" : added.join(", ");
+  console.log(`${what ? `Applied ${what}` : "Nothing to do"}: the schema is version ${MIGRATIONS.length}.`);
 } finally {
   await database.close();
 }

@@ -1,53 +1,76 @@
-/** Brings a database to the schema of this code: schema.sql is version 1, lib/db/migrations/<n>-….sql are the others. */
+/** Brings a database to the schema of this code: an empty one by schema.sql, an older one by lib/db/migrations/. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { MIGRATIONS } from "../db/version.ts";
 import { type Database, DatabaseError } from "./neon.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const LOCK = 4_711_042;
 const ALREADY_THERE = "AE001";
+const FIRST = MIGRATIONS[0]!;
 
-/** The script of each version, in order: schema.sql, and the numbered files of a directory. */
-export function readScripts(dir = join(root, "lib/db/migrations")): { version: number; sql: string }[] {
-  const files = readdirSync(dir).filter((name) => /^\d+-.*\.sql$/.test(name));
-  const later = files.map((name) => ({
-    version: Number.parseInt(name, 10),
-    sql: `set local role agentry_owner;\n${readFileSync(join(dir, name), "utf8")}
-      insert into app.schema_versions values (${Number.parseInt(name, 10)});`,
-  }));
-  return [{ version: 1, sql: readFileSync(join(root, "schema.sql"), "utf8") }, ...later].sort(
-    (a, b) => a.version - b.version,
-  );
-}
+export type Migration = { name: string; sql: string };
+
+/** The migrations of a directory, in the order of their names. */
+export const readMigrations = (dir = join(root, "lib/db/migrations")): Migration[] =>
+  readdirSync(dir)
+    .filter((file) => file.endsWith(".sql"))
+    .sort()
+    .map((file) => ({ name: file.slice(0, -".sql".length), sql: readFileSync(join(dir, file), "utf8") }));
 
 /**
- * Applies what is missing, each version in one transaction, under an advisory lock: two at once apply it once, and
- * doing it again changes nothing. Answers the versions that were applied. Throws where the schema is newer than
- * this code.
+ * Applies what is missing, each migration in one transaction with the record of its name, under an advisory lock: two
+ * at once apply it once, and doing it again changes nothing. Answers the names that it has added.
+ *
+ * What is missing is decided name by name: of two branches merged in either order, each database gets the one it
+ * lacks, also where a later name is there already. A database that knows a name which this code doesn't is newer, and
+ * is left alone.
  */
-export async function migrate(database: Database, scripts = readScripts()): Promise<number[]> {
-  const applied: number[] = [];
-  for (const { version, sql } of scripts) {
-    // One script is one transaction: the check, under the lock, decides whether the rest of it runs.
-    const isThere =
-      version === 1
-        ? "to_regclass('app.schema_versions') is not null"
-        : `exists (select from app.schema_versions where version = ${version})`;
-    const guard = `select pg_advisory_xact_lock(${LOCK});
-      do $guard$ begin if ${isThere} then raise 'already there' using errcode = '${ALREADY_THERE}'; end if; end $guard$;\n`;
-    try {
-      await database.exec(guard + sql);
-      applied.push(version);
-    } catch (error) {
-      if (!(error instanceof DatabaseError && error.fields.code === ALREADY_THERE)) throw error;
-    }
+export async function migrate(database: Database, migrations = readMigrations()): Promise<string[]> {
+  const added: string[] = [];
+  let applied = await readApplied(database);
+  if (applied.length === 0) {
+    const isOurs = await applyOnce(database, "true", readFileSync(join(root, "schema.sql"), "utf8"));
+    applied = await readApplied(database);
+    if (isOurs) added.push(...applied);
   }
-  const [found] = await database.query<{ version: number }>("select max(version) as version from app.schema_versions");
-  const newest = scripts.at(-1)!.version;
-  if (found && found.version > newest) {
-    throw new Error(
-      `The database has schema version ${found.version}, newer than this code's ${newest}. Update the code.`,
-    );
+  const known = [FIRST, ...migrations.map(({ name }) => name)];
+  const unknown = applied.filter((name) => !known.includes(name));
+  if (unknown.length) {
+    throw new Error(`The database is newer than this code: it has ${unknown.join(", ")}. Update the code.`);
   }
-  return applied;
+  for (const { name, sql } of migrations) {
+    if (applied.includes(name)) continue;
+    const recorded = `set local role agentry_owner;\n${sql}\ninsert into app.migrations (name) values ('${name}');`;
+    if (await applyOnce(database, `name = '${name}'`, recorded)) added.push(name);
+  }
+  return added;
+}
+
+/** The names that a database has. Version 1 kept none. */
+async function readApplied(database: Database): Promise<string[]> {
+  const [found] = await database.query<{ named: boolean; first: boolean }>(
+    "select to_regclass('app.migrations') is not null as named, to_regclass('app.schema_versions') is not null as first",
+  );
+  if (!found!.named) return found!.first ? [FIRST] : [];
+  const rows = await database.query<{ name: string }>("select name from app.migrations order by name");
+  return rows.map(({ name }) => name);
+}
+
+/** Whether this call applied the script. It is one transaction: the check, under the lock, decides if the rest runs. */
+async function applyOnce(database: Database, isThere: string, script: string): Promise<boolean> {
+  const guard = `select pg_advisory_xact_lock(${LOCK});
+    do $guard$ begin
+      if exists (select from app.migrations where ${isThere}) then
+        raise 'already there' using errcode = '${ALREADY_THERE}';
+      end if;
+    exception when undefined_table then null;
+    end $guard$;\n`;
+  try {
+    await database.exec(guard + script);
+    return true;
+  } catch (error) {
+    if (error instanceof DatabaseError && error.fields.code === ALREADY_THERE) return false;
+    throw error;
+  }
 }

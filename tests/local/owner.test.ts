@@ -1,6 +1,9 @@
 /** The schema on a server like Neon: its owner may make roles, but is no superuser. */
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { MIGRATIONS } from "../../lib/db/version.ts";
 import { createApp, listApps, rotateKey } from "../../lib/local/apps.ts";
 import type { Database } from "../../lib/local/neon.ts";
 import { openPostgres } from "../../lib/local/postgres.ts";
@@ -12,6 +15,8 @@ const name = `agentry_owner_test_${randomBytes(5).toString("hex")}`;
 describe.runIf(url)("an owner with CREATEROLE and no more", () => {
   let server: Database;
   let owned: Database;
+  /** A connection as that owner. */
+  let open: (database: string) => Promise<Database>;
 
   beforeAll(async () => {
     server = await openPostgres(url!);
@@ -23,21 +28,32 @@ describe.runIf(url)("an owner with CREATEROLE and no more", () => {
         grant agentry_owner, agentry_api to ${name} with admin option;
       end if; end $$`);
     await server.exec(`create database ${name} owner ${name}`);
-    const own = new URL(url!);
-    Object.assign(own, { username: name, password, pathname: name });
-    owned = await openPostgres(own.href);
+    open = (database) => {
+      const own = new URL(url!);
+      Object.assign(own, { username: name, password, pathname: database });
+      return openPostgres(own.href);
+    };
+    owned = await open(name);
   });
   afterAll(async () => {
     await owned?.close();
-    await server.exec(`drop database if exists ${name} with (force)`);
+    for (const database of [name, `${name}_old`]) await server.exec(`drop database if exists ${database} with (force)`);
     await server.exec(`drop role if exists ${name}`);
     await server.close();
   });
 
   it("applies the schema once, however often and concurrently it is asked", async () => {
     const all = await Promise.all([migrate(owned), migrate(owned), migrate(owned)]);
-    expect(all.flat()).toEqual([1]);
+    expect(all.flat()).toEqual(MIGRATIONS);
     expect(await migrate(owned)).toEqual([]);
+  });
+
+  it("brings a database of version 1 to this code's, without being a superuser either", async () => {
+    await server.exec(`create database ${name}_old owner ${name}`);
+    const old = await open(`${name}_old`);
+    await old.exec(readFileSync(resolve(import.meta.dirname, "../fixtures/schema-1.sql"), "utf8"));
+    expect(await migrate(old)).toEqual(MIGRATIONS.slice(1));
+    await old.close();
   });
 
   it("makes apps that row security keeps apart, also from the owner", async () => {

@@ -1,0 +1,108 @@
+/** The doors of schema.sql that no route opens yet, asked as the runtime asks: a batch as agentry_api. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { newId } from "../../../lib/ids.ts";
+import { createApp } from "../../../lib/local/apps.ts";
+import type { Database } from "../../../lib/local/neon.ts";
+import { migrate } from "../../../lib/local/schema.ts";
+import { anEmptyDatabase } from "./database.ts";
+
+let database: Database;
+beforeAll(async () => {
+  database = await anEmptyDatabase();
+  await migrate(database);
+}, 60_000);
+afterAll(() => database.close());
+
+type Statement = [query: string, ...params: (string | null)[]];
+/** One transaction as the runtime's role: the rows of its last statement. */
+async function run(...statements: Statement[]): Promise<(string | null)[][]> {
+  const queries = statements.map(([query, ...params]) => ({ query, params }));
+  const results = await database.run("agentry_api", queries, { batch: true });
+  return results.at(-1)!.rows;
+}
+/** What the database says no with. */
+const refused = (code: string, message: string) => expect.objectContaining({ code, message });
+
+describe("app.must_reach", () => {
+  it("lets the batch go on where the row above may be written", async () => {
+    expect(await run(["select app.must_reach('agent', true)"], ["select 1"])).toEqual([["1"]]);
+  });
+
+  it("says absent, and of what kind, where the viewer has no such row", async () => {
+    await expect(run(["select app.must_reach('agent', null)"])).rejects.toEqual(refused("AE404", "agent"));
+  });
+
+  it("says forbidden where the row above may only be read", async () => {
+    await expect(run(["select app.must_reach('agent', false)"])).rejects.toEqual(refused("AE403", "read_only agent"));
+  });
+});
+
+describe("app.enter_object", () => {
+  /** An app with two orgs in production, and one in a sandbox. */
+  async function anApp() {
+    const { app_id: app } = await createApp(database, "Objects");
+    const [sandbox, acme, globex, inner] = [newId("sandbox"), newId("org"), newId("org"), newId("org")];
+    await database.exec(`
+      insert into data.tenants values ('${app}', '${sandbox}', '-'), ('${app}', '-', '${acme}'),
+        ('${app}', '-', '${globex}'), ('${app}', '${sandbox}', '${inner}');
+      insert into data.sandboxes (app_id, sandbox_id, name, slug, expires_at)
+        values ('${app}', '${sandbox}', 'Sandbox', 'sandbox', now() + interval '1 hour');
+      insert into data.orgs (app_id, sandbox_id, id, name, slug, domain)
+        select app_id, sandbox_id, org_id, 'Org', org_id, org_id from data.tenants where app_id = '${app}' and org_id <> '-';
+      insert into data.agents (app_id, sandbox_id, org_id, id)
+        select app_id, sandbox_id, org_id, 'agi_of_' || org_id from data.tenants where app_id = '${app}' and org_id <> '-';`);
+    return { app, sandbox, acme, globex, inner };
+  }
+  const enter = (...tenant: (string | null)[]): Statement => ["select app.enter_object($1, $2, $3)", ...tenant];
+  const rename: Statement = ["update data.agents set name = 'Ada' returning org_id"];
+
+  it("lets an object read and write the rows of its tenant, and no others", async () => {
+    const { app, sandbox, acme, globex, inner } = await anApp();
+    expect(await run(enter(app, "-", acme), rename)).toEqual([[acme]]);
+    expect(await run(enter(app, sandbox, inner), rename)).toEqual([[inner]]);
+    const intoGlobex: Statement = [
+      "insert into data.agents (app_id, sandbox_id, org_id, id) values ($1, '-', $2, 'agi_more')",
+      ...[app, globex],
+    ];
+    await expect(run(enter(app, "-", acme), intoGlobex)).rejects.toEqual(expect.objectContaining({ code: "42501" }));
+  });
+
+  it("refuses an object whose tenant is gone, or never was", async () => {
+    const { app, acme, sandbox, inner } = await anApp();
+    const { app: other } = await anApp();
+    await database.exec(`delete from data.tenants where org_id = '${acme}'`);
+    for (const tenant of [
+      [app, "-", acme],
+      [app, "-", inner],
+      [other, sandbox, inner],
+      [app, "-", "*"],
+      [app, "-", ""],
+      [app, "-", null],
+      [app, null, acme],
+    ]) {
+      await expect(run(enter(...tenant)), String(tenant)).rejects.toEqual(refused("AE401", "object_gone"));
+    }
+  });
+
+  it("refuses an object of a sandbox that is past its end", async () => {
+    const { app, sandbox, inner } = await anApp();
+    await database.exec(`update data.sandboxes set expires_at = now() where sandbox_id = '${sandbox}'`);
+    await expect(run(enter(app, sandbox, inner))).rejects.toEqual(refused("AE401", "sandbox_expired"));
+  });
+
+  it("lets the object of a suspended org write down what is in motion", async () => {
+    const { app, acme } = await anApp();
+    await database.exec(`update data.orgs set status = 'suspended' where id = '${acme}'`);
+    expect(await run(enter(app, "-", acme), rename)).toEqual([[acme]]);
+  });
+
+  it("ends with its transaction: the next one of the session is nobody's", async () => {
+    const { app, acme } = await anApp();
+    await database.exec(`begin; set local role agentry_api; select app.enter_object('${app}', '-', '${acme}'); commit;
+      do $$ begin
+        if concat(current_setting('app.app_id'), current_setting('app.sandbox_id'), current_setting('app.org_id')) <> '' then
+          raise 'still inside';
+        end if;
+      end $$;`);
+  });
+});

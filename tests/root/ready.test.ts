@@ -1,0 +1,85 @@
+/** What /readyz refuses to serve over. It has a database of its own: the other tests' one must stay ready. */
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { MIGRATIONS } from "../../lib/db/version.ts";
+import type { Database, NeonServer } from "../../lib/local/neon.ts";
+import { serveNeon } from "../../lib/local/neon.ts";
+import { openPglite } from "../../lib/local/pglite.ts";
+import { type Runtime, startRuntime } from "../../lib/local/runtime.ts";
+import { migrate } from "../../lib/local/schema.ts";
+import { caller } from "../harness/index.ts";
+import { newRoot, newSigningKey } from "../harness/own.ts";
+
+const newest = MIGRATIONS.at(-1)!;
+
+let database: Database;
+let endpoint: NeonServer;
+let runtime: Runtime;
+/** As whom the Worker is served, whatever its connection string says. */
+let role = "agentry_api";
+
+beforeAll(async () => {
+  database = await openPglite();
+  await migrate(database);
+  // `heir` owns nothing itself: it is a member of the role that does.
+  await database.exec(`create role bypassing login bypassrls in role agentry_api;
+    create role superuser login superuser nobypassrls;
+    create role heir login in role agentry_owner;`);
+  const asRole: Database = { ...database, run: (_, queries, options) => database.run(role, queries, options) };
+  endpoint = await serveNeon(asRole, { password: randomBytes(8).toString("hex"), roles: [role] });
+  const DATABASE_URL = endpoint.url(role);
+  const JWKS = JSON.stringify({ keys: [await newSigningKey("one")] });
+  const secrets = { DATABASE_URL, ISSUERS: "http://agentry.test", JWKS, PUBLIC_JWKS: JWKS, ROOT_SECRETS: newRoot() };
+  runtime = await startRuntime({ port: 0, groups: ["root"], secrets });
+}, 60_000);
+afterAll(async () => {
+  await runtime.close();
+  await endpoint.close();
+  await database.close();
+});
+
+/** What /readyz says of a Worker that connects as this role. */
+async function readyz(as = "agentry_api"): Promise<[number, string]> {
+  role = as;
+  const { status, body } = await caller({}, runtime.url.origin)("GET", "/readyz");
+  return [status, status === 200 ? body.status : body.error.message];
+}
+
+describe("GET /readyz", () => {
+  it("says ok over the schema of this code, as agentry_api", async () => {
+    expect(await readyz()).toEqual([200, "ok"]);
+  });
+
+  it.each([
+    ["agentry_owner", "owns the tables"],
+    ["heir", "owns the tables"],
+    ["bypassing", "bypasses row-level security"],
+    ["superuser", "bypasses row-level security"],
+  ])("answers 503 as the role %s, which %s", async (as, does) => {
+    expect(await readyz(as)).toEqual([503, `The role ${as} ${does}. Connect as agentry_api.`]);
+  });
+
+  it("answers 503 over an older schema, and says which migration is missing and what to do", async () => {
+    await database.exec(`delete from app.migrations where name = '${newest}'`);
+    expect(await readyz()).toEqual([503, `The database has no record of ${newest}. Run npm run migrate.`]);
+    await database.exec(`insert into app.migrations (name) values ('${newest}')`);
+  });
+
+  it("answers 503 over a newer schema, and says which name this code doesn't know", async () => {
+    await database.exec("insert into app.migrations (name) values ('2099-01-01-later')");
+    expect(await readyz()).toEqual([
+      503,
+      "The database is newer than this code: it has 2099-01-01-later. Deploy the code that made it so.",
+    ]);
+    await database.exec("delete from app.migrations where name = '2099-01-01-later'");
+  });
+
+  it("answers 503 over a database that keeps no names: version 1, or one that was never migrated", async () => {
+    await database.exec("alter table app.migrations rename to others");
+    expect(await readyz()).toEqual([
+      503,
+      `The database has no record of ${MIGRATIONS.join(", ")}. Run npm run migrate.`,
+    ]);
+    await database.exec("alter table app.others rename to migrations");
+  });
+});
