@@ -504,15 +504,6 @@ begin
 end $$;
 grant execute on function app.within to agentry_api;
 
--- Refuses, inside a request's one round trip, where a row above isn't the viewer's: null, it is absent for them (AE404);
--- false, they may read it but not change it (AE403).
-create function app.must_reach(kind text, writable boolean) returns void
-language plpgsql volatile set search_path = '' as $$
-begin
-  if writable is null then raise '%', kind using errcode = 'AE404'; end if;
-  if not writable then raise 'read_only %', kind using errcode = 'AE403'; end if;
-end $$;
-
 create function app.enter_sweep() returns void language sql volatile set search_path = '' as $$
   select set_config('app.sweep', 'on', true)
 $$;
