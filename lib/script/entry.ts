@@ -1,19 +1,46 @@
 import { fail } from "./errors.ts";
 import type { Run } from "./run.ts";
-import {
-  type Callable,
-  Fn,
-  type Json,
-  type List,
-  type MapValue,
-  Namespace,
-  Native,
-  type NativeCode,
-  type Param,
-  Result,
-  typeWords,
-  type Value,
-} from "./values.ts";
+import { Callable, type Json, type List, type MapValue, Namespace, Result, typeWords, type Value } from "./values.ts";
+
+/** A function of ours: its documentation and its implementation are one entry of one table. */
+export class Native extends Callable {
+  readonly name: string;
+  readonly params: readonly Param[];
+  readonly returns: string;
+  readonly doc: string;
+  /** A script whose result is `gives`; a test runs every one. Without `gives` it is only shown. */
+  readonly example: string;
+  readonly gives: Json | undefined;
+  readonly run: (run: Run, args: Value[]) => Value;
+  /** How many arguments it takes. */
+  readonly least: number;
+  readonly most: number;
+  constructor(entry: Omit<Entry<[]>, "params" | "run"> & Pick<Native, "params" | "run">) {
+    super();
+    this.least = entry.params.filter((param) => !param.optional && !param.rest).length;
+    this.most = entry.params.some((param) => param.rest) ? Number.POSITIVE_INFINITY : entry.params.length;
+    this.name = entry.name;
+    this.params = entry.params;
+    this.returns = entry.returns;
+    this.doc = entry.doc;
+    this.example = entry.example;
+    this.gives = entry.gives;
+    this.run = entry.run;
+  }
+  /** Arguments too many are dropped: `array.map(names, string.trim)` works. */
+  override call(run: Run, args: Value[]): Value {
+    if (args.length > this.most) args.length = this.most;
+    run.charge(1);
+    return this.run(run, args);
+  }
+}
+
+interface Param {
+  name: string;
+  type: string;
+  optional: boolean;
+  rest: boolean;
+}
 
 /**
  * How a function of the language is written down: the parameters as text, `"list: array"`, `"digits?: int"`,
@@ -62,7 +89,7 @@ export function entry<const P extends readonly string[]>(entry: Entry<P>): Nativ
   const checks = params.map(({ type }) => checkOf(type));
   // Arguments are checked against `params` before, so they are what `Args` says.
   const implementation = entry.run as unknown as (run: Run, ...args: (Value | undefined)[]) => Value;
-  const run: NativeCode = (run, args) => {
+  const run: Native["run"] = (run, args) => {
     if (!takes(native, args.length)) throw fail("runtime", wrongCount(native, args.length));
     const given: (Value | undefined)[] = args;
     for (let i = 0; i < given.length; i++) {
@@ -107,7 +134,7 @@ const CHECKS: Record<keyof Types, (value: Value) => boolean> = {
   bool: (value) => typeof value === "boolean",
   object: (value) => value instanceof Map,
   result: (value) => value instanceof Result,
-  fn: (value) => value instanceof Fn || value instanceof Native,
+  fn: (value) => value instanceof Callable,
   null: (value) => value === null,
   time: (value) => typeof value === "string",
 };

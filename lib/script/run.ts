@@ -1,14 +1,10 @@
 import { fail, type Span } from "./errors.ts";
 import {
-  type Callable,
-  type Code,
-  type FnCode,
-  Frame,
+  Callable,
   fromJson,
   type Json,
   type MapValue,
   type Meter,
-  Native,
   type Result,
   toJson,
   toText,
@@ -26,6 +22,42 @@ const ENTRY_BYTES = 50;
 /** Of the top level of an imported script, whose expressions may nest this deep. */
 const MODULE_WEIGHT = 200;
 const STEPS_BETWEEN_LOOKS = 20_000;
+
+/** What one call of a function knows: its own names by place, and the frame of the function it was written in. */
+export class Frame {
+  readonly names: (Value | undefined)[];
+  readonly outer: Frame | null;
+  constructor(names: (Value | undefined)[], outer: Frame | null) {
+    this.names = names;
+    this.outer = outer;
+  }
+}
+
+/** A compiled piece of a script. It runs to its end, or throws. */
+export type Code = (frame: Frame, run: Run) => Value;
+
+export interface FnCode {
+  params: number;
+  /** A `?` stands in the body, so a call may end early. */
+  leaves: boolean;
+  /** How deep the body's expressions nest: what a call takes of the machine's own stack. */
+  weight: number;
+  body: Code;
+}
+
+/** A function of the script, with the names around it. */
+export class Fn extends Callable {
+  readonly code: FnCode;
+  readonly frame: Frame;
+  constructor(code: FnCode, frame: Frame) {
+    super();
+    this.code = code;
+    this.frame = frame;
+  }
+  override call(run: Run, args: Value[]): Value {
+    return run.enter(this.code, args, this.frame);
+  }
+}
 
 /** A call whose answer is not known yet: the run is begun again from its checkpoint when it is. */
 export class Suspend {
@@ -214,15 +246,10 @@ export class Run implements Meter {
     this.charge(count >> 1);
   }
 
-  /** Calls a function from one of ours. Arguments too many are dropped: `array.map(names, string.trim)` works. */
+  /** Calls a function from one of ours. Afterwards the place is that of ours again. */
   call(fn: Callable, args: Value[]): Value {
     const { at } = this;
-    let value: Value;
-    if (fn instanceof Native) {
-      if (args.length > fn.most) args.length = fn.most;
-      this.charge(1);
-      value = fn.run(this, args);
-    } else value = this.enter(fn.code, args, fn.frame);
+    const value = fn.call(this, args);
     this.at = at;
     return value;
   }

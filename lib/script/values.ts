@@ -1,8 +1,7 @@
 import { type ErrorCode, fail } from "./errors.ts";
-import type { Run } from "./run.ts";
 
 /** What a script computes with. Nothing here is ever changed after it was built, so nothing can hold itself. */
-export type Value = null | boolean | number | string | List | MapValue | Result | Fn | Native | Namespace;
+export type Value = null | boolean | number | string | List | MapValue | Result | Callable | Namespace;
 export type List = readonly Value[];
 /** A `Map`, since `__proto__` and `constructor` are then keys like any other. */
 export type MapValue = ReadonlyMap<string, Value>;
@@ -30,80 +29,10 @@ export class Result {
 export const ok = (value: Value) => new Result(true, value, "");
 export const err = (message: string) => new Result(false, null, message);
 
-/** What one call of a function knows: its own names by place, and the frame of the function it was written in. */
-export class Frame {
-  readonly names: (Value | undefined)[];
-  readonly outer: Frame | null;
-  constructor(names: (Value | undefined)[], outer: Frame | null) {
-    this.names = names;
-    this.outer = outer;
-  }
-}
-
-/** A compiled piece of a script. It runs to its end, or throws. */
-export type Code = (frame: Frame, run: Run) => Value;
-
-export interface FnCode {
-  params: number;
-  /** A `?` stands in the body, so a call may end early. */
-  leaves: boolean;
-  /** How deep the body's expressions nest: what a call takes of the machine's own stack. */
-  weight: number;
-  body: Code;
-}
-
-/** A function of the script, with the names around it. */
-export class Fn {
-  readonly code: FnCode;
-  readonly frame: Frame;
-  constructor(code: FnCode, frame: Frame) {
-    this.code = code;
-    this.frame = frame;
-  }
-}
-export type Callable = Fn | Native;
-
-/** A function of ours: its documentation and its implementation are one entry of one table. */
-export class Native {
-  readonly name: string;
-  readonly params: readonly Param[];
-  readonly returns: string;
-  readonly doc: string;
-  /** A script whose result is `gives`; a test runs every one. Without `gives` it is only shown. */
-  readonly example: string;
-  readonly gives: Json | undefined;
-  readonly run: NativeCode;
-  /** How many arguments it takes. */
-  readonly least: number;
-  readonly most: number;
-  constructor(entry: NativeEntry) {
-    this.least = entry.params.filter((param) => !param.optional && !param.rest).length;
-    this.most = entry.params.some((param) => param.rest) ? Number.POSITIVE_INFINITY : entry.params.length;
-    this.name = entry.name;
-    this.params = entry.params;
-    this.returns = entry.returns;
-    this.doc = entry.doc;
-    this.example = entry.example;
-    this.gives = entry.gives;
-    this.run = entry.run;
-  }
-}
-
-export interface Param {
-  name: string;
-  type: string;
-  optional: boolean;
-  rest: boolean;
-}
-export type NativeCode = (run: Run, args: Value[]) => Value;
-export interface NativeEntry {
-  name: string;
-  params: readonly Param[];
-  returns: string;
-  doc: string;
-  example: string;
-  gives?: Json | undefined;
-  run: NativeCode;
+/** A function, of the script or of ours. How it runs is told beside `Run`: to all others it is only a value. */
+export abstract class Callable {
+  /** As one of our functions calls it. `run` is the run that it happens in, of which no more is known here. */
+  abstract call(run: Meter, args: Value[]): Value;
 }
 
 /** What `import("array")` gives: named members, and an error that suggests for any other name. */

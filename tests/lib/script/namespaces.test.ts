@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { exportJWK, exportPKCS8, exportSPKI, generateKeyPair, jwtVerify } from "jose";
 import { describe, expect, it } from "vitest";
+import { Native } from "../../../lib/script/entry.ts";
 import { scriptLanguage, scriptLlmText, testScript, validateScript } from "../../../lib/script/index.ts";
 import { examples } from "../../../lib/script/language.ts";
 import { builtins, namespaces } from "../../../lib/script/namespaces/index.ts";
-import { Native } from "../../../lib/script/values.ts";
 import { aWorld, failureOf, resultOf, run } from "./support.ts";
 
 const functions = [
