@@ -11,6 +11,7 @@ export class Native extends Callable {
   /** A script whose result is `gives`; a test runs every one. Without `gives` it is only shown. */
   readonly example: string;
   readonly gives: Json | undefined;
+  readonly handsOn: boolean;
   readonly run: (run: Run, args: Value[]) => Value;
   /** How many arguments it takes. */
   readonly least: number;
@@ -25,6 +26,7 @@ export class Native extends Callable {
     this.doc = entry.doc;
     this.example = entry.example;
     this.gives = entry.gives;
+    this.handsOn = entry.handsOn ?? false;
     this.run = entry.run;
   }
   /** Arguments too many are dropped: `array.map(names, string.trim)` works. */
@@ -80,10 +82,15 @@ interface Entry<P extends readonly string[]> {
   doc: string;
   example: string;
   gives?: Json;
+  /** What it gives was there before, be it in a result: a part of an argument, what a callback gave, a constant. */
+  handsOn?: true;
   run: (run: Run, ...args: Args<P>) => Value;
 }
 
-/** One function. `example` is a script that `gives` that result; every one is run by a test. */
+/**
+ * One function. `example` is a script that `gives` that result; every one is run by a test. What it gives is charged
+ * here. The function itself charges what it reads when that is more than it gives, and what it needs on the way.
+ */
 export function entry<const P extends readonly string[]>(entry: Entry<P>): Native {
   const params = entry.params.map(toParam);
   const checks = params.map(({ type }) => checkOf(type));
@@ -98,7 +105,8 @@ export function entry<const P extends readonly string[]>(entry: Entry<P>): Nativ
       if (param.optional && given[i] === null && param.type !== "any") given[i] = undefined;
       else if (!checks[at]!(given[i]!)) throw wrongArgument(entry.name, param, given[i]!);
     }
-    return implementation(run, ...given);
+    run.begin();
+    return run.settled(implementation(run, ...given), native.handsOn);
   };
   const native = new Native({ ...entry, params, run });
   return native;

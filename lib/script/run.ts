@@ -1,16 +1,23 @@
 import { fail, type Span } from "./errors.ts";
 import {
   Callable,
+  err,
   fromJson,
   type Json,
+  listBytes,
   type MapValue,
   type Meter,
-  type Result,
+  mapBytes,
+  ok,
+  RESULT_BYTES,
+  Result,
+  sizeOf,
+  textBytes,
   toJson,
   toText,
   type Value,
 } from "./values.ts";
-import type { Answer, JournalCall, Limits, PendingCall } from "./world.ts";
+import type { JournalCall, Limits, PendingCall } from "./world.ts";
 
 /**
  * How deep all running calls may nest together, in expressions. The usual stack of a megabyte bears some 7000; the
@@ -147,6 +154,8 @@ export class Run implements Meter {
   depth = 0;
   weight = 0;
   private memory = 0;
+  /** What of it the function of ours that runs did not charge: what came before it, and its callbacks. */
+  private others = 0;
   private outputSize = 0;
   private made = 0;
   private replayed = 0;
@@ -230,27 +239,48 @@ export class Run implements Meter {
 
   /** Room for a string of so many characters, before it is made. */
   text(characters: number) {
-    this.alloc(24 + characters * 2, "; long texts are built with `array.join` rather than with `+`");
+    this.alloc(textBytes(characters), "; long texts are built with `array.join` rather than with `+`");
     this.charge(characters >> 5);
   }
 
   /** Room for a list of so many items. */
   list(items: number) {
-    this.alloc(48 + items * 8);
+    this.alloc(listBytes(items));
     this.charge(items >> 2);
   }
 
   /** Room for an object of so many fields. */
   fields(count: number) {
-    this.alloc(128 + count * 48);
+    this.alloc(mapBytes(count));
     this.charge(count >> 1);
   }
 
-  /** Calls a function from one of ours. Afterwards the place is that of ours again. */
+  /** A function of ours begins: what is charged from here on is charged for it. */
+  begin() {
+    this.others = this.memory;
+  }
+
+  /**
+   * It has ended: its result is paid for here, and cannot be forgotten. What the function charged by itself counts, as
+   * it must where a result may be large or callbacks run meanwhile. One that `handsOn` made no more than a `Result`.
+   */
+  settled(value: Value, handsOn: boolean): Value {
+    if (typeof value === "number" || typeof value === "boolean" || value === null) return value;
+    const bytes = handsOn ? (value instanceof Result ? RESULT_BYTES : 0) : sizeOf(value);
+    const owed = bytes - (this.memory - this.others);
+    if (owed > 0) {
+      this.alloc(owed);
+      this.charge(owed >> 6);
+    }
+    return value;
+  }
+
+  /** Calls a function from one of ours, which then goes on at its own place and with its own bill. */
   call(fn: Callable, args: Value[]): Value {
-    const { at } = this;
+    const { at, others, memory } = this;
     const value = fn.call(this, args);
     this.at = at;
+    this.others = others + (this.memory - memory);
     return value;
   }
 
@@ -329,7 +359,7 @@ export class Run implements Meter {
    * The answer to an outbound call, from the journal; when it is not there yet, leaves for it. `args` must not hold
    * functions. `hashed` stands for the arguments where they hold a secret that the journal should know nothing of.
    */
-  outbound(name: string, args: Json, hashed: Json = args): Answer {
+  outbound(name: string, args: Json, hashed: Json = args): Result {
     const n = this.made++;
     if (n >= this.limits.calls) {
       throw fail("limit_calls", `the script made more than ${this.limits.calls} outbound calls`, this.at);
@@ -355,12 +385,8 @@ export class Run implements Meter {
       );
     }
     this.now = Date.parse(known.at);
-    return known.answer;
-  }
-
-  /** An answer's value, charged for as it comes in. */
-  take(json: Json): Value {
-    return fromJson(json, this);
+    const { answer } = known;
+    return "error" in answer ? err(answer.error) : ok(fromJson(answer.ok, this));
   }
 }
 

@@ -62,6 +62,21 @@ const tooDeep = () => fail("limit_depth", `a value is nested more than ${MAX_VAL
 export const isList = (value: Value): value is List => Array.isArray(value);
 export const isMap = (value: Value): value is MapValue => value instanceof Map;
 
+/** What values take in bytes, by estimate: each alone, without what is in it. */
+export const textBytes = (characters: number) => 24 + characters * 2;
+export const listBytes = (items: number) => 48 + items * 8;
+export const mapBytes = (fields: number) => 128 + fields * 48;
+export const RESULT_BYTES = 48;
+
+/** The same of any value; a result counts with what it holds. */
+export function sizeOf(value: Value): number {
+  const held = value instanceof Result ? value.value : value;
+  const around = value instanceof Result ? RESULT_BYTES + value.message.length * 2 : 0;
+  if (typeof held === "string") return around + textBytes(held.length);
+  if (isList(held)) return around + listBytes(held.length);
+  return isMap(held) ? around + mapBytes(held.size) : around;
+}
+
 export type TypeName =
   | "null"
   | "boolean"
@@ -157,18 +172,18 @@ export function fromJson(json: unknown, meter: Meter, depth = 0): Value {
   if (json === null || typeof json === "boolean") return json;
   if (typeof json === "number") return Number.isFinite(json) ? json : null;
   if (typeof json === "string") {
-    meter.alloc(24 + json.length * 2);
+    meter.alloc(textBytes(json.length));
     return json;
   }
   if (typeof json !== "object") return null;
   if (depth > MAX_VALUE_DEPTH) throw tooDeep();
   meter.charge(1);
   if (Array.isArray(json)) {
-    meter.alloc(48 + json.length * 8);
+    meter.alloc(listBytes(json.length));
     return json.map((item) => fromJson(item, meter, depth + 1));
   }
   const entries = Object.entries(json);
-  meter.alloc(128 + entries.length * 48);
+  meter.alloc(mapBytes(entries.length));
   return new Map(entries.map(([key, item]) => [key, fromJson(item, meter, depth + 1)]));
 }
 

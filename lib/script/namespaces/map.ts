@@ -7,7 +7,7 @@ const MAX_PATH = 100;
 
 /** `"a.b.0"` or `["a", "b", 0]`. */
 function steps(run: Run, path: string | List): Value[] {
-  const parts = typeof path === "string" ? path.split(".") : [...path];
+  const parts = typeof path === "string" ? path.split(".", MAX_PATH + 1) : path.slice(0, MAX_PATH + 1);
   if (parts.length > MAX_PATH) throw fail("runtime", `a path has at most ${MAX_PATH} steps`);
   run.charge(parts.length + (typeof path === "string" ? path.length >> 6 : 0));
   return parts;
@@ -58,8 +58,7 @@ function rebuilt(run: Run, map: MapValue, each: (key: string, value: Value) => [
   return out;
 }
 
-function listed(run: Run, map: MapValue, each: (key: string, value: Value) => Value): Value[] {
-  run.list(map.size);
+function listed(map: MapValue, each: (key: string, value: Value) => Value): Value[] {
   return [...map].map(([key, value]) => each(key, value));
 }
 
@@ -68,6 +67,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     name: "get",
     params: ["object: object|null", "key: string", "fallback?: any"],
     returns: "any",
+    handsOn: true,
     doc: "A field, or the fallback (null) where there is none.",
     example: '[map.get({ a: 1 }, "a"), map.get({}, "a", 5)]',
     gives: [1, 5],
@@ -80,6 +80,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     name: "getIn",
     params: ["object: any", "path: string|array", "fallback?: any"],
     returns: "any",
+    handsOn: true,
     doc: "What a path leads to, or the fallback (null): a text with dots, or an array of keys.",
     example: 'map.getIn({ a: [{ b: 2 }] }, "a.0.b")',
     gives: 2,
@@ -93,7 +94,6 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     example: 'map.set({ a: 1 }, "b", 2)',
     gives: { a: 1, b: 2 },
     run: (run, object, key, value) => {
-      run.fields((object?.size ?? 0) + 1);
       run.charge(key.length >> 6);
       return new Map(object).set(key, value);
     },
@@ -135,7 +135,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The names of the fields, in their order.",
     example: "map.keys({ b: 1, a: 2 })",
     gives: ["b", "a"],
-    run: (run, object) => listed(run, object, (key) => key),
+    run: (_, object) => listed(object, (key) => key),
   }),
   entry({
     name: "values",
@@ -144,7 +144,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The values of the fields, in their order.",
     example: "map.values({ b: 1, a: 2 })",
     gives: [1, 2],
-    run: (run, object) => listed(run, object, (_, value) => value),
+    run: (_, object) => listed(object, (_, value) => value),
   }),
   entry({
     name: "entries",
@@ -155,7 +155,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     gives: [["a", 1]],
     run: (run, object) => {
       run.alloc(object.size * 64);
-      return listed(run, object, (key, value) => [key, value]);
+      return listed(object, (key, value) => [key, value]);
     },
   }),
   entry({

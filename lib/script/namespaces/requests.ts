@@ -1,18 +1,7 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import {
-  err,
-  isList,
-  isMap,
-  type Json,
-  type MapValue,
-  ok,
-  toJsonText,
-  toText,
-  typeWords,
-  type Value,
-} from "../values.ts";
+import { err, isList, isMap, type Json, type MapValue, toJsonText, toText, typeWords, type Value } from "../values.ts";
 import type { HttpRequest } from "../world.ts";
 
 const MAX_TIMEOUT_S = 10;
@@ -78,8 +67,7 @@ function send(run: Run, name: string, method: string, url: string, options: MapV
   if (fake) return run.call(fake, [url, options ?? null]);
   const request = requestOf(run, method, url, options);
   if (!request) return err(`the body is larger than ${run.limits.call_bytes / 1_000_000} MB`);
-  const answer = run.outbound("requests.request", request as unknown as Json);
-  return "error" in answer ? err(answer.error) : ok(run.take(answer.ok));
+  return run.outbound("requests.request", request as unknown as Json);
 }
 
 const verb = (name: string, doc: string, example: string) =>

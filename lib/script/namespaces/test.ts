@@ -1,5 +1,6 @@
 import { entry, namespace } from "../entry.ts";
 import { fail, ScriptError } from "../errors.ts";
+import { patternOf } from "../pattern.ts";
 import type { Run, TestCase, Tests } from "../run.ts";
 import { find } from "../search.ts";
 import {
@@ -14,7 +15,6 @@ import {
   truthy,
   type Value,
 } from "../values.ts";
-import { patternOf } from "./string.ts";
 
 function testsOf(run: Run): Tests {
   if (!run.tests) throw fail("runtime", "`test` can be used in tests only");
@@ -205,6 +205,7 @@ export const test = namespace("test", "Tests of scripts. Only in a test run.", [
     name: "withInput",
     params: ["input: object", "body: fn"],
     returns: "any",
+    handsOn: true,
     doc: "Calls a function with another input document in `$`.",
     example: 'test.withInput({ name: "Ada" }, fn() { test.expect($.name).toBe("Ada") })',
     run: (run, input, body) => {
