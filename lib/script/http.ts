@@ -18,7 +18,9 @@ const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIO
 const PLAIN = new Set(["accept", "accept-language", "content-type", "user-agent"]);
 /** Headers that would lead the request elsewhere, or forge where it comes from. */
 const OURS =
-  /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|keep-alive|expect|forwarded|via|x-real-ip|x-forwarded-.*|cf-.*|proxy-.*)$/;
+  /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|keep-alive|expect|forwarded|via|true-client-ip|x-real-ip|x-forwarded-.*|cf-.*|proxy-.*)$/;
+/** Headers that speak of a body, and go when it goes. */
+const OF_BODY = /^content-(encoding|language|location|type)$/;
 
 export interface FetchOptions {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
@@ -100,7 +102,7 @@ async function follow(
     if (response.status === 303 || (response.status < 303 && method === "POST")) {
       method = method === "HEAD" ? "HEAD" : "GET";
       body = null;
-      headers = headers.filter(([name]) => name !== "content-type");
+      headers = headers.filter(([name]) => !OF_BODY.test(name));
     }
     target = next;
   }

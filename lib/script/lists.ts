@@ -21,7 +21,7 @@ export function order(run: Run, a: Value, b: Value): number {
 
 /** Merge sort: stable, every comparison paid for, and of the same outcome however inconsistent the comparison. */
 export function sorted<T>(run: Run, items: readonly T[], compare: (a: T, b: T) => number): T[] {
-  run.list(items.length);
+  run.list(items.length * 2);
   let from = [...items];
   let to = [...items];
   for (let width = 1; width < from.length; width *= 2) {

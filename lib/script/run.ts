@@ -305,14 +305,12 @@ export class Run implements Meter {
   }
 
   private enterLeaving(code: FnCode, frame: Frame): Value {
-    const { depth, weight } = this;
     try {
       return code.body(frame, this);
     } catch (left) {
-      if (!(left instanceof Leave)) throw left;
-      this.depth = depth;
-      this.weight = weight;
-      return left.result;
+      // A `?` leaves the function it stands in, so none that is called there is still open.
+      if (left instanceof Leave) return left.result;
+      throw left;
     }
   }
 
@@ -336,14 +334,21 @@ export class Run implements Meter {
   }
 
   print(values: readonly Value[], level: string | null) {
-    const text = values.map((value) => toText(value, this)).join(" ");
+    const texts = values.map((value) => toText(value, this));
+    // Before anything is joined: a long text may stand there many times.
+    this.wrote(ENTRY_BYTES + texts.reduce((sum, text) => sum + text.length + 1, 0));
+    const text = texts.join(" ");
+    this.text(text.length);
     const json = values.map((value) => toJson(value, this));
-    this.outputSize += ENTRY_BYTES + text.length + JSON.stringify(json).length;
-    if (this.outputSize > this.limits.output_bytes) {
-      throw fail("limit_output", `the script printed more than ${this.limits.output_bytes / 1000} kB`, this.at);
-    }
+    this.wrote(JSON.stringify(json).length);
     const timestamp = level ? new Date(this.now).toISOString() : null;
     this.output.push({ line: this.at?.line ?? null, text, values: json, level, timestamp });
+  }
+
+  private wrote(characters: number) {
+    this.outputSize += characters;
+    if (this.outputSize <= this.limits.output_bytes) return;
+    throw fail("limit_output", `the script printed more than ${this.limits.output_bytes / 1000} kB`, this.at);
   }
 
   /** The next number of a generator that the run's seed decides, from 0 to below 1. */

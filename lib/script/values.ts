@@ -129,6 +129,7 @@ export function equals(a: Value, b: Value, meter: Meter, depth = 0): boolean {
     if (!isMap(b) || a.size !== b.size) return false;
     meter.charge(a.size + 1);
     for (const [key, value] of a) {
+      meter.charge(key.length >> 6);
       const other = b.get(key);
       if (other === undefined || !equals(value, other, meter, depth + 1)) return false;
     }
@@ -161,10 +162,17 @@ export function toJson(value: Value, meter: Meter, depth = 0): Json {
   if (isMap(value)) {
     meter.alloc(64 + value.size * 32);
     // `fromEntries` makes own keys, so `__proto__` stays one.
-    return Object.fromEntries([...value].map(([key, item]) => [key, toJson(item, meter, depth + 1)]));
+    return Object.fromEntries(
+      [...value].map(([key, item]) => {
+        meter.alloc(key.length * 2);
+        return [key, toJson(item, meter, depth + 1)];
+      }),
+    );
   }
-  if (value instanceof Result) return value.ok ? toJson(value.value, meter, depth + 1) : { error: value.message };
-  return "<fn>";
+  if (!(value instanceof Result)) return "<fn>";
+  if (value.ok) return toJson(value.value, meter, depth + 1);
+  meter.alloc(value.message.length * 2);
+  return { error: value.message };
 }
 
 /** JSON from outside as a value. What JSON cannot hold (undefined, NaN, a class) is null. */
@@ -184,7 +192,12 @@ export function fromJson(json: unknown, meter: Meter, depth = 0): Value {
   }
   const entries = Object.entries(json);
   meter.alloc(mapBytes(entries.length));
-  return new Map(entries.map(([key, item]) => [key, fromJson(item, meter, depth + 1)]));
+  return new Map(
+    entries.map(([key, item]) => {
+      meter.alloc(key.length * 2);
+      return [key, fromJson(item, meter, depth + 1)];
+    }),
+  );
 }
 
 /** A meter with a bound of its own, for one value that leaves the script. */
@@ -205,7 +218,7 @@ export function toText(value: Value, meter: Meter): string {
   if (typeof value === "string") return value;
   if (value === null || typeof value === "number" || typeof value === "boolean") return String(value);
   if (value instanceof Result) {
-    return value.ok ? `ok(${toJsonText(value.value, meter)})` : `error(${JSON.stringify(value.message)})`;
+    return value.ok ? `ok(${toJsonText(value.value, meter)})` : `error(${toJsonText(value.message, meter)})`;
   }
   if (value instanceof Namespace) return `<namespace ${value.name}>`;
   return isList(value) || isMap(value) ? toJsonText(value, meter) : "<fn>";

@@ -417,8 +417,8 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [{ n: 2 }, { n: 1 }],
     run: (run, list, by, direction = "asc") => {
       const sign = direction === "desc" ? -1 : 1;
-      const keyed = list.map((item) => ({ item, key: keyOf(run, item, by) }));
       run.alloc(list.length * 48);
+      const keyed = list.map((item) => ({ item, key: keyOf(run, item, by) }));
       return sorted(run, keyed, (a, b) => order(run, a.key, b.key) * sign).map(({ item }) => item);
     },
   }),

@@ -1,31 +1,40 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import { isList, isMap, type List, type MapValue, toText, truthy, type Value } from "../values.ts";
+import { isList, isMap, type List, type MapValue, toText, truthy, typeWords, type Value } from "../values.ts";
 
 const MAX_PATH = 100;
 
+type Step = string | number;
+
 /** `"a.b.0"` or `["a", "b", 0]`. */
-function steps(run: Run, path: string | List): Value[] {
+function steps(run: Run, path: string | List): Step[] {
   const parts = typeof path === "string" ? path.split(".", MAX_PATH + 1) : path.slice(0, MAX_PATH + 1);
   if (parts.length > MAX_PATH) throw fail("runtime", `a path has at most ${MAX_PATH} steps`);
-  run.charge(parts.length + (typeof path === "string" ? path.length >> 6 : 0));
-  return parts;
+  return parts.map((part) => {
+    // The text of anything else could be without end.
+    if (typeof part !== "string" && typeof part !== "number") {
+      throw fail("runtime", `a step of a path is a string or a number, not ${typeWords(part)}`);
+    }
+    run.charge(typeof part === "string" ? 1 + (part.length >> 6) : 1);
+    return part;
+  });
 }
 
-function step(value: Value, key: Value): Value {
+function step(value: Value, key: Step): Value {
   if (isMap(value)) return value.get(String(key)) ?? null;
   return isList(value) ? (value[Number(key)] ?? null) : null;
 }
 
-function setIn(run: Run, value: Value, path: Value[], leaf: Value): Value {
+function setIn(run: Run, value: Value, path: Step[], leaf: Value): Value {
   const [key, ...rest] = path;
   if (key === undefined) return leaf;
   const inner = setIn(run, step(value, key), rest, leaf);
   if (isList(value)) {
     const index = Number(key);
     if (!Number.isInteger(index) || index < 0 || index > value.length) {
-      throw fail("runtime", `\`setIn\`: there is no place \`${String(key)}\` in an array of ${value.length}`);
+      const place = String(key).slice(0, 40);
+      throw fail("runtime", `\`setIn\`: there is no place \`${place}\` in an array of ${value.length}`);
     }
     run.list(value.length + 1);
     return value.toSpliced(index, 1, inner);

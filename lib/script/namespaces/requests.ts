@@ -8,12 +8,16 @@ const MAX_TIMEOUT_S = 10;
 
 /** `a=1&b=2&b=3`; a field that is null is left out. */
 function encoded(run: Run, fields: MapValue): string {
-  const pairs = [...fields].flatMap(([name, value]) =>
-    (isList(value) ? value : [value])
-      .filter((one) => one !== null)
-      .map((one) => `${encode(name)}=${encode(toText(one, run))}`),
-  );
-  run.text(pairs.reduce((sum, pair) => sum + pair.length + 1, 0));
+  const pairs: string[] = [];
+  for (const [name, value] of fields) {
+    for (const one of isList(value) ? value : [value]) {
+      if (one === null) continue;
+      const pair = `${encode(name)}=${encode(toText(one, run))}`;
+      // One by one: a long text may stand there many times.
+      run.text(pair.length + 1);
+      pairs.push(pair);
+    }
+  }
   return pairs.join("&");
 }
 
@@ -36,7 +40,10 @@ function objectOf(options: MapValue | undefined, name: string): MapValue {
 function requestOf(run: Run, method: string, url: string, options: MapValue | undefined): HttpRequest | null {
   const headers: Record<string, string> = {};
   for (const [name, value] of objectOf(options, "headers")) {
-    if (value !== null) headers[name.toLowerCase()] = toText(value, run);
+    if (value === null) continue;
+    const text = toText(value, run);
+    run.text(name.length + text.length);
+    headers[name.toLowerCase()] = text;
   }
   const form = objectOf(options, "form");
   const given = options?.get("body") ?? null;

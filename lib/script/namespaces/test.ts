@@ -46,7 +46,8 @@ function it(run: Run, name: string, body: Callable): null {
   } catch (error) {
     if (!(error instanceof ScriptError) || error.code.startsWith("limit_") || error.code === "journal_mismatch")
       throw error;
-    current.error = error.at ? `line ${error.at.line}: ${error.message}` : error.message;
+    const at = error.at ?? run.at;
+    current.error = at ? `line ${at.line}: ${error.message}` : error.message;
   }
   Object.assign(run, { depth, weight, input });
   tests.mocks = mocks;

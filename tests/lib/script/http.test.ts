@@ -112,6 +112,37 @@ describe("a guarded fetch", () => {
     }
   });
 
+  it("drops what speaks of a body with the body, and nothing else", async () => {
+    const ofBody = { "Content-Type": "text/plain", "Content-Encoding": "gzip", "Content-Language": "de" };
+    const headers = { ...ofBody, "Content-Location": "/x", Authorization: "Bearer x", "X-Content": "y" };
+    const post = { method: "POST", body: "data", headers };
+    for (const status of [301, 302, 303]) {
+      const { sent } = await send((url) => (url.endsWith("/") ? to("/b", status) : new Response("")), post);
+      expect([status, sent[1]]).toEqual([
+        status,
+        {
+          ...{ url: "https://a.example.com/b", method: "GET", body: null },
+          headers: { authorization: "Bearer x", "x-content": "y" },
+        },
+      ]);
+    }
+    const put = { ...post, method: "PUT" };
+    const { sent } = await send((url) => (url.endsWith("/") ? to("/b", 302) : new Response("")), put);
+    expect([sent[1]?.method, sent[1]?.body, sent[1]?.headers]).toEqual(["PUT", "data", sent[0]?.headers]);
+  });
+  it("drops it at a 303 of any method, and asks for no body where none was asked for", async () => {
+    for (const [method, then] of [
+      ["PUT", "GET"],
+      ["DELETE", "GET"],
+      ["GET", "GET"],
+      ["HEAD", "HEAD"],
+    ] as const) {
+      const init = { method, body: "data", headers: { "content-type": "text/plain" } };
+      const { sent } = await send((url) => (url.endsWith("/") ? to("/b", 303) : new Response("")), init);
+      expect([sent[1]?.method, sent[1]?.body, sent[1]?.headers]).toEqual([then, null, {}]);
+    }
+  });
+
   it("gives up on a body that is too large, told or not", async () => {
     let pulled = 0;
     const endless = new ReadableStream({
@@ -176,6 +207,60 @@ describe("a guarded fetch", () => {
       expect([sent, answer]).toEqual([[], { error: message }]);
     });
   }
+});
+
+describe("a header that a script may not send", () => {
+  const forbidden = [
+    ...[
+      "host",
+      "connection",
+      "content-length",
+      "transfer-encoding",
+      "upgrade",
+      "te",
+      "trailer",
+      "keep-alive",
+      "expect",
+    ],
+    ...["forwarded", "via", "true-client-ip", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"],
+    ...["cf-connecting-ip", "cf-ray", "cf-worker", "proxy-authorization", "proxy-connection"],
+  ];
+  for (const name of forbidden) {
+    it(`is ${name}, in whatever letters`, async () => {
+      for (const written of [name, name.toUpperCase()]) {
+        const { sent, answer } = await send(() => new Response(""), { headers: { accept: "*/*", [written]: "x" } });
+        expect([sent, answer]).toEqual([[], { error: `the header ${name} cannot be set` }]);
+      }
+    });
+  }
+  it("is none that only resembles those", async () => {
+    const headers = {
+      "x-host": "a",
+      "x-te": "b",
+      forwarding: "c",
+      "x-via": "d",
+      cfx: "e",
+      "upgrade-insecure-requests": "1",
+    };
+    expect((await send(() => new Response(""), { headers })).sent[0]?.headers).toEqual(headers);
+  });
+  it("reaches no world from a script either", async () => {
+    const sent: RequestInit[] = [];
+    const world = edgeWorld({
+      fetch: async (_, init) => {
+        sent.push(init);
+        return new Response("");
+      },
+    });
+    const source = 'result.message(requests.get("https://a.example.com", { headers: { Forwarded: "for=1.2.3.4" } }))';
+    expect([await resultOf(source, { world }), sent]).toEqual(["the header forwarded cannot be set", []]);
+  });
+  it("is the hundred and first", async () => {
+    const headers = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`x-${i}`, "1"]));
+    expect((await send(() => new Response(""), { headers: headers(100) })).sent).toHaveLength(1);
+    const { sent, answer } = await send(() => new Response(""), { headers: headers(101) });
+    expect([sent, answer]).toEqual([[], { error: "a request has at most 100 headers" }]);
+  });
 });
 
 describe("the world of the edge", () => {
