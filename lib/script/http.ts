@@ -43,10 +43,7 @@ export async function fetchGuarded(url: string, init: Init, options: FetchOption
   let timer: ReturnType<typeof setTimeout> | undefined;
   // A fetch that does not listen to its signal must not hold the script either.
   const late = new Promise<Answer>((resolve) => {
-    timer = setTimeout(() => {
-      abort.abort();
-      resolve({ error: `no answer within ${timeout_ms / 1000} seconds` });
-    }, timeout_ms);
+    timer = setTimeout(() => resolve({ error: `no answer within ${timeout_ms / 1000} seconds` }), timeout_ms);
   });
   try {
     return await Promise.race([follow(url, init, fetch, max_bytes, abort.signal), late]);
@@ -67,7 +64,7 @@ async function follow(
   signal: AbortSignal,
 ): Promise<Answer> {
   let target = url;
-  let { method, body } = init;
+  let { method } = init;
   if (!METHODS.has(method)) return { error: `the method ${method.slice(0, 20)} is not allowed` };
   let headers = Object.entries(init.headers).map(([name, value]) => [name.toLowerCase(), value] as [string, string]);
   if (headers.length > MAX_HEADERS) return { error: `a request has at most ${MAX_HEADERS} headers` };
@@ -80,11 +77,10 @@ async function follow(
   for (let redirects = 0; ; redirects++) {
     const verdict = judgeUrl(target);
     if ("refused" in verdict) return { error: `refused: ${verdict.refused}` };
-    const withBody = body !== null && method !== "GET" && method !== "HEAD";
     const response = await fetch(verdict.url.href, {
       method,
       headers: Object.fromEntries(headers),
-      body: withBody ? body : null,
+      body: method === "GET" || method === "HEAD" ? null : init.body,
       redirect: "manual",
       signal,
     });
@@ -101,7 +97,6 @@ async function follow(
     if (new URL(next).origin !== verdict.url.origin) headers = headers.filter(([name]) => PLAIN.has(name));
     if (response.status === 303 || (response.status < 303 && method === "POST")) {
       method = method === "HEAD" ? "HEAD" : "GET";
-      body = null;
       headers = headers.filter(([name]) => !OF_BODY.test(name));
     }
     target = next;
