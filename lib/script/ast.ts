@@ -1,5 +1,6 @@
+import type { Native } from "./entry.ts";
 import type { Span } from "./errors.ts";
-import type { Json, Native } from "./values.ts";
+import type { Json } from "./values.ts";
 
 /** Where a name lives: so many functions out, and the place in that function's frame. Set by the checker. */
 export interface Ref {

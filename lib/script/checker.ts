@@ -1,8 +1,8 @@
 import type { Block, Call, FnNode, If, Import, Input, Let, Member, Name, Node, Program, TypeNode } from "./ast.ts";
-import { takes, wrongCount } from "./entry.ts";
+import { Native, takes, wrongCount } from "./entry.ts";
 import { type Finding, nearest, type Span } from "./errors.ts";
 import { builtins, namespaces } from "./namespaces/index.ts";
-import { camelCase, type Json, type Namespace, Native } from "./values.ts";
+import { camelCase, type Json, type Namespace } from "./values.ts";
 
 /** What is known where the script will run. Without a list, every name of its kind is taken to exist. */
 export interface Known {

@@ -1,24 +1,10 @@
 import type { Block, Call, Chain, Compare, If, Member, Node, Program } from "./ast.ts";
 import { accepts, typeText } from "./checker.ts";
+import { Native } from "./entry.ts";
 import { fail, nearest, type Span } from "./errors.ts";
 import { builtins, namespaces } from "./namespaces/index.ts";
-import { Leave, type Run } from "./run.ts";
-import {
-  type Code,
-  equals,
-  Fn,
-  type FnCode,
-  isList,
-  isMap,
-  Namespace,
-  Native,
-  Result,
-  toText,
-  truthy,
-  typeOf,
-  typeWords,
-  type Value,
-} from "./values.ts";
+import { type Code, Fn, type FnCode, Leave, type Run } from "./run.ts";
+import { equals, isList, isMap, Namespace, Result, toText, truthy, typeOf, typeWords, type Value } from "./values.ts";
 
 /**
  * A checked program as closures: one a node, made once and called for every run. They run to the end without

@@ -1,19 +1,48 @@
 import { fail } from "./errors.ts";
 import type { Run } from "./run.ts";
-import {
-  type Callable,
-  Fn,
-  type Json,
-  type List,
-  type MapValue,
-  Namespace,
-  Native,
-  type NativeCode,
-  type Param,
-  Result,
-  typeWords,
-  type Value,
-} from "./values.ts";
+import { Callable, type Json, type List, type MapValue, Namespace, Result, typeWords, type Value } from "./values.ts";
+
+/** A function of ours: its documentation and its implementation are one entry of one table. */
+export class Native extends Callable {
+  readonly name: string;
+  readonly params: readonly Param[];
+  readonly returns: string;
+  readonly doc: string;
+  /** A script whose result is `gives`; a test runs every one. Without `gives` it is only shown. */
+  readonly example: string;
+  readonly gives: Json | undefined;
+  readonly handsOn: boolean;
+  readonly run: (run: Run, args: Value[]) => Value;
+  /** How many arguments it takes. */
+  readonly least: number;
+  readonly most: number;
+  constructor(entry: Omit<Entry<[]>, "params" | "run"> & Pick<Native, "params" | "run">) {
+    super();
+    this.least = entry.params.filter((param) => !param.optional && !param.rest).length;
+    this.most = entry.params.some((param) => param.rest) ? Number.POSITIVE_INFINITY : entry.params.length;
+    this.name = entry.name;
+    this.params = entry.params;
+    this.returns = entry.returns;
+    this.doc = entry.doc;
+    this.example = entry.example;
+    this.gives = entry.gives;
+    this.handsOn = entry.handsOn ?? false;
+    this.run = entry.run;
+  }
+  /** Arguments too many are dropped: `array.map(names, string.trim)` works. */
+  override call(run: Run, args: Value[]): Value {
+    if (args.length > this.most) args.length = this.most;
+    run.charge(1);
+    return this.run(run, args);
+  }
+}
+
+interface Param {
+  name: string;
+  type: string;
+  optional: boolean;
+  rest: boolean;
+}
 
 /**
  * How a function of the language is written down: the parameters as text, `"list: array"`, `"digits?: int"`,
@@ -53,16 +82,21 @@ interface Entry<P extends readonly string[]> {
   doc: string;
   example: string;
   gives?: Json;
+  /** What it gives was there before, be it in a result: a part of an argument, what a callback gave, a constant. */
+  handsOn?: true;
   run: (run: Run, ...args: Args<P>) => Value;
 }
 
-/** One function. `example` is a script that `gives` that result; every one is run by a test. */
+/**
+ * One function. `example` is a script that `gives` that result; every one is run by a test. What it gives is charged
+ * here. The function itself charges what it reads when that is more than it gives, and what it needs on the way.
+ */
 export function entry<const P extends readonly string[]>(entry: Entry<P>): Native {
   const params = entry.params.map(toParam);
   const checks = params.map(({ type }) => checkOf(type));
   // Arguments are checked against `params` before, so they are what `Args` says.
   const implementation = entry.run as unknown as (run: Run, ...args: (Value | undefined)[]) => Value;
-  const run: NativeCode = (run, args) => {
+  const run: Native["run"] = (run, args) => {
     if (!takes(native, args.length)) throw fail("runtime", wrongCount(native, args.length));
     const given: (Value | undefined)[] = args;
     for (let i = 0; i < given.length; i++) {
@@ -71,7 +105,8 @@ export function entry<const P extends readonly string[]>(entry: Entry<P>): Nativ
       if (param.optional && given[i] === null && param.type !== "any") given[i] = undefined;
       else if (!checks[at]!(given[i]!)) throw wrongArgument(entry.name, param, given[i]!);
     }
-    return implementation(run, ...given);
+    run.begin();
+    return run.settled(implementation(run, ...given), native.handsOn);
   };
   const native = new Native({ ...entry, params, run });
   return native;
@@ -107,7 +142,7 @@ const CHECKS: Record<keyof Types, (value: Value) => boolean> = {
   bool: (value) => typeof value === "boolean",
   object: (value) => value instanceof Map,
   result: (value) => value instanceof Result,
-  fn: (value) => value instanceof Fn || value instanceof Native,
+  fn: (value) => value instanceof Callable,
   null: (value) => value === null,
   time: (value) => typeof value === "string",
 };

@@ -2,9 +2,9 @@ import type { Program } from "./ast.ts";
 import { compileModule } from "./compile.ts";
 import { type ErrorCode, type Finding, fail, ScriptError } from "./errors.ts";
 import { answerJwt } from "./namespaces/jwt.ts";
-import { Leave, type OutputEntry, Run, Suspend, type TestCase } from "./run.ts";
+import { type Code, Frame, Leave, type OutputEntry, Run, Suspend, type TestCase } from "./run.ts";
 import { compiled, findingOf } from "./source.ts";
-import { bounded, type Code, Frame, fromJson, type Json, Result, toJson, type Value } from "./values.ts";
+import { bounded, fromJson, type Json, Result, toJson, type Value } from "./values.ts";
 import {
   type Answer,
   type Journal,

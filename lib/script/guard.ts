@@ -59,9 +59,7 @@ export function judgeUrl(text: string): Verdict {
   if (url.protocol !== "http:" && url.protocol !== "https:")
     return { refused: "the address is not an http or https URL" };
   const authority = written[2]!;
-  if (url.username !== "" || url.password !== "" || authority.includes("@")) {
-    return { refused: "the address contains a user name or password" };
-  }
+  if (authority.includes("@")) return { refused: "the address contains a user name or password" };
   if (authority.includes("%")) return { refused: "the host is written with percent signs" };
   const reason = judgeHost(url.hostname, authority.replace(/:\d*$/, ""));
   return reason ? { refused: reason } : { url };
@@ -76,7 +74,6 @@ function judgeHost(host: string, written: string): string | null {
     return inside ? "the host is a private or reserved address" : null;
   }
   if (host.startsWith("[")) return isGlobalV6(host.slice(1, -1)) ? null : "the host is a private or reserved address";
-  if (host.endsWith(".")) return "the host ends with a dot";
   const labels = host.split(".");
   if (labels.length < 2) return "the host is not a public name";
   if (labels.some((label) => label === "" || label.length > 63) || host.length > 253) return "the host is not a name";
@@ -87,23 +84,20 @@ function judgeHost(host: string, written: string): string | null {
   return null;
 }
 
-/** The number of an address in four decimal parts, or null. */
+/** The number of an address in four decimal parts, as `URL` writes them, or null. */
 function parseV4(host: string): number | null {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(host)?.slice(1).map(Number);
-  if (!parts || parts.some((part) => part > 255)) return null;
-  return parts.reduce((sum, part) => (sum * 256 + part) >>> 0, 0);
+  return parts ? parts.reduce((sum, part) => (sum * 256 + part) >>> 0, 0) : null;
 }
 
-/** Of IPv6 only global unicast is the internet; mapped, translated and local addresses all lie outside of it. */
+/**
+ * Of IPv6 only global unicast is the internet; mapped, translated and local addresses all lie outside of it. The first
+ * two words decide, of which `URL` may have written nothing for zero.
+ */
 function isGlobalV6(host: string): boolean {
-  const [head = "", tail] = host.split("::", 2);
-  const words = (text: string) => (text === "" ? [] : text.split(":").map((word) => Number.parseInt(word, 16)));
-  const front = words(head);
-  const back = tail === undefined ? [] : words(tail);
-  const address =
-    tail === undefined ? front : [...front, ...Array<number>(8 - front.length - back.length).fill(0), ...back];
-  if (address.length !== 8 || address.some((word) => !(word >= 0 && word <= 0xffff))) return false;
-  const top = ((address[0]! << 16) | address[1]!) >>> 0;
+  const top = numberOf(host.split(":").map((word) => Number.parseInt(word || "0", 16)));
   if (top >>> 29 !== 1) return false;
-  return !PRIVATE_V6.some(([[a = 0, b = 0], bits]) => top >>> (32 - bits) === (((a << 16) | b) >>> 0) >>> (32 - bits));
+  return !PRIVATE_V6.some(([words, bits]) => top >>> (32 - bits) === numberOf(words) >>> (32 - bits));
 }
+
+const numberOf = ([first = 0, second = 0]: number[]) => ((first << 16) | second) >>> 0;

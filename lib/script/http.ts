@@ -18,7 +18,9 @@ const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIO
 const PLAIN = new Set(["accept", "accept-language", "content-type", "user-agent"]);
 /** Headers that would lead the request elsewhere, or forge where it comes from. */
 const OURS =
-  /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|keep-alive|expect|forwarded|via|x-real-ip|x-forwarded-.*|cf-.*|proxy-.*)$/;
+  /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|keep-alive|expect|forwarded|via|true-client-ip|x-real-ip|x-forwarded-.*|cf-.*|proxy-.*)$/;
+/** Headers that speak of a body, and go when it goes. */
+const OF_BODY = /^content-(encoding|language|location|type)$/;
 
 export interface FetchOptions {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
@@ -41,10 +43,7 @@ export async function fetchGuarded(url: string, init: Init, options: FetchOption
   let timer: ReturnType<typeof setTimeout> | undefined;
   // A fetch that does not listen to its signal must not hold the script either.
   const late = new Promise<Answer>((resolve) => {
-    timer = setTimeout(() => {
-      abort.abort();
-      resolve({ error: `no answer within ${timeout_ms / 1000} seconds` });
-    }, timeout_ms);
+    timer = setTimeout(() => resolve({ error: `no answer within ${timeout_ms / 1000} seconds` }), timeout_ms);
   });
   try {
     return await Promise.race([follow(url, init, fetch, max_bytes, abort.signal), late]);
@@ -65,7 +64,7 @@ async function follow(
   signal: AbortSignal,
 ): Promise<Answer> {
   let target = url;
-  let { method, body } = init;
+  let { method } = init;
   if (!METHODS.has(method)) return { error: `the method ${method.slice(0, 20)} is not allowed` };
   let headers = Object.entries(init.headers).map(([name, value]) => [name.toLowerCase(), value] as [string, string]);
   if (headers.length > MAX_HEADERS) return { error: `a request has at most ${MAX_HEADERS} headers` };
@@ -78,11 +77,10 @@ async function follow(
   for (let redirects = 0; ; redirects++) {
     const verdict = judgeUrl(target);
     if ("refused" in verdict) return { error: `refused: ${verdict.refused}` };
-    const withBody = body !== null && method !== "GET" && method !== "HEAD";
     const response = await fetch(verdict.url.href, {
       method,
       headers: Object.fromEntries(headers),
-      body: withBody ? body : null,
+      body: method === "GET" || method === "HEAD" ? null : init.body,
       redirect: "manual",
       signal,
     });
@@ -99,8 +97,7 @@ async function follow(
     if (new URL(next).origin !== verdict.url.origin) headers = headers.filter(([name]) => PLAIN.has(name));
     if (response.status === 303 || (response.status < 303 && method === "POST")) {
       method = method === "HEAD" ? "HEAD" : "GET";
-      body = null;
-      headers = headers.filter(([name]) => name !== "content-type");
+      headers = headers.filter(([name]) => !OF_BODY.test(name));
     }
     target = next;
   }

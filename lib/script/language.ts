@@ -1,8 +1,8 @@
-import { signature } from "./entry.ts";
+import { Native, signature } from "./entry.ts";
 import { builtins, namespaces } from "./namespaces/index.ts";
 import { matchers } from "./namespaces/test.ts";
 import { KEYWORDS, RESERVED } from "./parser.ts";
-import { type Json, Native } from "./values.ts";
+import type { Json } from "./values.ts";
 import { LIMITS } from "./world.ts";
 
 /** Counted up when scripts can say something new. */

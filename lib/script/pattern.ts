@@ -276,3 +276,19 @@ export class Pattern {
     return (within(WORD, before) !== within(WORD, after)) === (edge === "b");
   }
 }
+
+const MAX_CACHED = 20;
+const patterns = new Map<string, Pattern>();
+
+/** Reading a pattern costs more than using it on a line, and scripts use few. */
+export function patternOf(meter: Meter, source: string, flags: string): Pattern {
+  meter.charge(source.length);
+  const key = `${flags}/${source}`;
+  const known = patterns.get(key);
+  if (known) return known;
+  const pattern = new Pattern(source, flags);
+  meter.charge(pattern.size * 2);
+  if (patterns.size >= MAX_CACHED) patterns.delete(patterns.keys().next().value!);
+  patterns.set(key, pattern);
+  return pattern;
+}

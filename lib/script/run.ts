@@ -1,20 +1,23 @@
 import { fail, type Span } from "./errors.ts";
 import {
-  type Callable,
-  type Code,
-  type FnCode,
-  Frame,
+  Callable,
+  err,
   fromJson,
   type Json,
+  listBytes,
   type MapValue,
   type Meter,
-  Native,
-  type Result,
+  mapBytes,
+  ok,
+  RESULT_BYTES,
+  Result,
+  sizeOf,
+  textBytes,
   toJson,
   toText,
   type Value,
 } from "./values.ts";
-import type { Answer, JournalCall, Limits, PendingCall } from "./world.ts";
+import type { JournalCall, Limits, PendingCall } from "./world.ts";
 
 /**
  * How deep all running calls may nest together, in expressions. The usual stack of a megabyte bears some 7000; the
@@ -26,6 +29,42 @@ const ENTRY_BYTES = 50;
 /** Of the top level of an imported script, whose expressions may nest this deep. */
 const MODULE_WEIGHT = 200;
 const STEPS_BETWEEN_LOOKS = 20_000;
+
+/** What one call of a function knows: its own names by place, and the frame of the function it was written in. */
+export class Frame {
+  readonly names: (Value | undefined)[];
+  readonly outer: Frame | null;
+  constructor(names: (Value | undefined)[], outer: Frame | null) {
+    this.names = names;
+    this.outer = outer;
+  }
+}
+
+/** A compiled piece of a script. It runs to its end, or throws. */
+export type Code = (frame: Frame, run: Run) => Value;
+
+export interface FnCode {
+  params: number;
+  /** A `?` stands in the body, so a call may end early. */
+  leaves: boolean;
+  /** How deep the body's expressions nest: what a call takes of the machine's own stack. */
+  weight: number;
+  body: Code;
+}
+
+/** A function of the script, with the names around it. */
+export class Fn extends Callable {
+  readonly code: FnCode;
+  readonly frame: Frame;
+  constructor(code: FnCode, frame: Frame) {
+    super();
+    this.code = code;
+    this.frame = frame;
+  }
+  override call(run: Run, args: Value[]): Value {
+    return run.enter(this.code, args, this.frame);
+  }
+}
 
 /** A call whose answer is not known yet: the run is begun again from its checkpoint when it is. */
 export class Suspend {
@@ -115,6 +154,8 @@ export class Run implements Meter {
   depth = 0;
   weight = 0;
   private memory = 0;
+  /** What of it the function of ours that runs did not charge: what came before it, and its callbacks. */
+  private others = 0;
   private outputSize = 0;
   private made = 0;
   private replayed = 0;
@@ -198,32 +239,48 @@ export class Run implements Meter {
 
   /** Room for a string of so many characters, before it is made. */
   text(characters: number) {
-    this.alloc(24 + characters * 2, "; long texts are built with `array.join` rather than with `+`");
+    this.alloc(textBytes(characters), "; long texts are built with `array.join` rather than with `+`");
     this.charge(characters >> 5);
   }
 
   /** Room for a list of so many items. */
   list(items: number) {
-    this.alloc(48 + items * 8);
+    this.alloc(listBytes(items));
     this.charge(items >> 2);
   }
 
   /** Room for an object of so many fields. */
   fields(count: number) {
-    this.alloc(128 + count * 48);
+    this.alloc(mapBytes(count));
     this.charge(count >> 1);
   }
 
-  /** Calls a function from one of ours. Arguments too many are dropped: `array.map(names, string.trim)` works. */
+  /** A function of ours begins: what is charged from here on is charged for it. */
+  begin() {
+    this.others = this.memory;
+  }
+
+  /**
+   * It has ended: its result is paid for here, and cannot be forgotten. What the function charged by itself counts, as
+   * it must where a result may be large or callbacks run meanwhile. One that `handsOn` made no more than a `Result`.
+   */
+  settled(value: Value, handsOn: boolean): Value {
+    if (typeof value === "number" || typeof value === "boolean" || value === null) return value;
+    const bytes = handsOn ? (value instanceof Result ? RESULT_BYTES : 0) : sizeOf(value);
+    const owed = bytes - (this.memory - this.others);
+    if (owed > 0) {
+      this.alloc(owed);
+      this.charge(owed >> 6);
+    }
+    return value;
+  }
+
+  /** Calls a function from one of ours, which then goes on at its own place and with its own bill. */
   call(fn: Callable, args: Value[]): Value {
-    const { at } = this;
-    let value: Value;
-    if (fn instanceof Native) {
-      if (args.length > fn.most) args.length = fn.most;
-      this.charge(1);
-      value = fn.run(this, args);
-    } else value = this.enter(fn.code, args, fn.frame);
+    const { at, others, memory } = this;
+    const value = fn.call(this, args);
     this.at = at;
+    this.others = others + (this.memory - memory);
     return value;
   }
 
@@ -248,14 +305,12 @@ export class Run implements Meter {
   }
 
   private enterLeaving(code: FnCode, frame: Frame): Value {
-    const { depth, weight } = this;
     try {
       return code.body(frame, this);
     } catch (left) {
-      if (!(left instanceof Leave)) throw left;
-      this.depth = depth;
-      this.weight = weight;
-      return left.result;
+      // A `?` leaves the function it stands in, so none that is called there is still open.
+      if (left instanceof Leave) return left.result;
+      throw left;
     }
   }
 
@@ -279,14 +334,21 @@ export class Run implements Meter {
   }
 
   print(values: readonly Value[], level: string | null) {
-    const text = values.map((value) => toText(value, this)).join(" ");
+    const texts = values.map((value) => toText(value, this));
+    // Before anything is joined: a long text may stand there many times.
+    this.wrote(ENTRY_BYTES + texts.reduce((sum, text) => sum + text.length + 1, 0));
+    const text = texts.join(" ");
+    this.text(text.length);
     const json = values.map((value) => toJson(value, this));
-    this.outputSize += ENTRY_BYTES + text.length + JSON.stringify(json).length;
-    if (this.outputSize > this.limits.output_bytes) {
-      throw fail("limit_output", `the script printed more than ${this.limits.output_bytes / 1000} kB`, this.at);
-    }
+    this.wrote(JSON.stringify(json).length);
     const timestamp = level ? new Date(this.now).toISOString() : null;
     this.output.push({ line: this.at?.line ?? null, text, values: json, level, timestamp });
+  }
+
+  private wrote(characters: number) {
+    this.outputSize += characters;
+    if (this.outputSize <= this.limits.output_bytes) return;
+    throw fail("limit_output", `the script printed more than ${this.limits.output_bytes / 1000} kB`, this.at);
   }
 
   /** The next number of a generator that the run's seed decides, from 0 to below 1. */
@@ -302,7 +364,7 @@ export class Run implements Meter {
    * The answer to an outbound call, from the journal; when it is not there yet, leaves for it. `args` must not hold
    * functions. `hashed` stands for the arguments where they hold a secret that the journal should know nothing of.
    */
-  outbound(name: string, args: Json, hashed: Json = args): Answer {
+  outbound(name: string, args: Json, hashed: Json = args): Result {
     const n = this.made++;
     if (n >= this.limits.calls) {
       throw fail("limit_calls", `the script made more than ${this.limits.calls} outbound calls`, this.at);
@@ -328,12 +390,8 @@ export class Run implements Meter {
       );
     }
     this.now = Date.parse(known.at);
-    return known.answer;
-  }
-
-  /** An answer's value, charged for as it comes in. */
-  take(json: Json): Value {
-    return fromJson(json, this);
+    const { answer } = known;
+    return "error" in answer ? err(answer.error) : ok(fromJson(answer.ok, this));
   }
 }
 

@@ -3,7 +3,8 @@ import { check, type Known } from "./checker.ts";
 import { compile } from "./compile.ts";
 import { type ErrorCode, type Finding, fail, ScriptError } from "./errors.ts";
 import { parse } from "./parser.ts";
-import type { Code, Json } from "./values.ts";
+import type { Code } from "./run.ts";
+import type { Json } from "./values.ts";
 import { LIMITS } from "./world.ts";
 
 export interface Parsed {

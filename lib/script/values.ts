@@ -1,8 +1,7 @@
 import { type ErrorCode, fail } from "./errors.ts";
-import type { Run } from "./run.ts";
 
 /** What a script computes with. Nothing here is ever changed after it was built, so nothing can hold itself. */
-export type Value = null | boolean | number | string | List | MapValue | Result | Fn | Native | Namespace;
+export type Value = null | boolean | number | string | List | MapValue | Result | Callable | Namespace;
 export type List = readonly Value[];
 /** A `Map`, since `__proto__` and `constructor` are then keys like any other. */
 export type MapValue = ReadonlyMap<string, Value>;
@@ -30,80 +29,10 @@ export class Result {
 export const ok = (value: Value) => new Result(true, value, "");
 export const err = (message: string) => new Result(false, null, message);
 
-/** What one call of a function knows: its own names by place, and the frame of the function it was written in. */
-export class Frame {
-  readonly names: (Value | undefined)[];
-  readonly outer: Frame | null;
-  constructor(names: (Value | undefined)[], outer: Frame | null) {
-    this.names = names;
-    this.outer = outer;
-  }
-}
-
-/** A compiled piece of a script. It runs to its end, or throws. */
-export type Code = (frame: Frame, run: Run) => Value;
-
-export interface FnCode {
-  params: number;
-  /** A `?` stands in the body, so a call may end early. */
-  leaves: boolean;
-  /** How deep the body's expressions nest: what a call takes of the machine's own stack. */
-  weight: number;
-  body: Code;
-}
-
-/** A function of the script, with the names around it. */
-export class Fn {
-  readonly code: FnCode;
-  readonly frame: Frame;
-  constructor(code: FnCode, frame: Frame) {
-    this.code = code;
-    this.frame = frame;
-  }
-}
-export type Callable = Fn | Native;
-
-/** A function of ours: its documentation and its implementation are one entry of one table. */
-export class Native {
-  readonly name: string;
-  readonly params: readonly Param[];
-  readonly returns: string;
-  readonly doc: string;
-  /** A script whose result is `gives`; a test runs every one. Without `gives` it is only shown. */
-  readonly example: string;
-  readonly gives: Json | undefined;
-  readonly run: NativeCode;
-  /** How many arguments it takes. */
-  readonly least: number;
-  readonly most: number;
-  constructor(entry: NativeEntry) {
-    this.least = entry.params.filter((param) => !param.optional && !param.rest).length;
-    this.most = entry.params.some((param) => param.rest) ? Number.POSITIVE_INFINITY : entry.params.length;
-    this.name = entry.name;
-    this.params = entry.params;
-    this.returns = entry.returns;
-    this.doc = entry.doc;
-    this.example = entry.example;
-    this.gives = entry.gives;
-    this.run = entry.run;
-  }
-}
-
-export interface Param {
-  name: string;
-  type: string;
-  optional: boolean;
-  rest: boolean;
-}
-export type NativeCode = (run: Run, args: Value[]) => Value;
-export interface NativeEntry {
-  name: string;
-  params: readonly Param[];
-  returns: string;
-  doc: string;
-  example: string;
-  gives?: Json | undefined;
-  run: NativeCode;
+/** A function, of the script or of ours. How it runs is told beside `Run`: to all others it is only a value. */
+export abstract class Callable {
+  /** As one of our functions calls it. `run` is the run that it happens in, of which no more is known here. */
+  abstract call(run: Meter, args: Value[]): Value;
 }
 
 /** What `import("array")` gives: named members, and an error that suggests for any other name. */
@@ -132,6 +61,21 @@ const tooDeep = () => fail("limit_depth", `a value is nested more than ${MAX_VAL
 
 export const isList = (value: Value): value is List => Array.isArray(value);
 export const isMap = (value: Value): value is MapValue => value instanceof Map;
+
+/** What values take in bytes, by estimate: each alone, without what is in it. */
+export const textBytes = (characters: number) => 24 + characters * 2;
+export const listBytes = (items: number) => 48 + items * 8;
+export const mapBytes = (fields: number) => 128 + fields * 48;
+export const RESULT_BYTES = 48;
+
+/** The same of any value; a result counts with what it holds. */
+export function sizeOf(value: Value): number {
+  const held = value instanceof Result ? value.value : value;
+  const around = value instanceof Result ? RESULT_BYTES + value.message.length * 2 : 0;
+  if (typeof held === "string") return around + textBytes(held.length);
+  if (isList(held)) return around + listBytes(held.length);
+  return isMap(held) ? around + mapBytes(held.size) : around;
+}
 
 export type TypeName =
   | "null"
@@ -185,6 +129,7 @@ export function equals(a: Value, b: Value, meter: Meter, depth = 0): boolean {
     if (!isMap(b) || a.size !== b.size) return false;
     meter.charge(a.size + 1);
     for (const [key, value] of a) {
+      meter.charge(key.length >> 6);
       const other = b.get(key);
       if (other === undefined || !equals(value, other, meter, depth + 1)) return false;
     }
@@ -217,10 +162,17 @@ export function toJson(value: Value, meter: Meter, depth = 0): Json {
   if (isMap(value)) {
     meter.alloc(64 + value.size * 32);
     // `fromEntries` makes own keys, so `__proto__` stays one.
-    return Object.fromEntries([...value].map(([key, item]) => [key, toJson(item, meter, depth + 1)]));
+    return Object.fromEntries(
+      [...value].map(([key, item]) => {
+        meter.alloc(key.length * 2);
+        return [key, toJson(item, meter, depth + 1)];
+      }),
+    );
   }
-  if (value instanceof Result) return value.ok ? toJson(value.value, meter, depth + 1) : { error: value.message };
-  return "<fn>";
+  if (!(value instanceof Result)) return "<fn>";
+  if (value.ok) return toJson(value.value, meter, depth + 1);
+  meter.alloc(value.message.length * 2);
+  return { error: value.message };
 }
 
 /** JSON from outside as a value. What JSON cannot hold (undefined, NaN, a class) is null. */
@@ -228,19 +180,24 @@ export function fromJson(json: unknown, meter: Meter, depth = 0): Value {
   if (json === null || typeof json === "boolean") return json;
   if (typeof json === "number") return Number.isFinite(json) ? json : null;
   if (typeof json === "string") {
-    meter.alloc(24 + json.length * 2);
+    meter.alloc(textBytes(json.length));
     return json;
   }
   if (typeof json !== "object") return null;
   if (depth > MAX_VALUE_DEPTH) throw tooDeep();
   meter.charge(1);
   if (Array.isArray(json)) {
-    meter.alloc(48 + json.length * 8);
+    meter.alloc(listBytes(json.length));
     return json.map((item) => fromJson(item, meter, depth + 1));
   }
   const entries = Object.entries(json);
-  meter.alloc(128 + entries.length * 48);
-  return new Map(entries.map(([key, item]) => [key, fromJson(item, meter, depth + 1)]));
+  meter.alloc(mapBytes(entries.length));
+  return new Map(
+    entries.map(([key, item]) => {
+      meter.alloc(key.length * 2);
+      return [key, fromJson(item, meter, depth + 1)];
+    }),
+  );
 }
 
 /** A meter with a bound of its own, for one value that leaves the script. */
@@ -261,7 +218,7 @@ export function toText(value: Value, meter: Meter): string {
   if (typeof value === "string") return value;
   if (value === null || typeof value === "number" || typeof value === "boolean") return String(value);
   if (value instanceof Result) {
-    return value.ok ? `ok(${toJsonText(value.value, meter)})` : `error(${JSON.stringify(value.message)})`;
+    return value.ok ? `ok(${toJsonText(value.value, meter)})` : `error(${toJsonText(value.message, meter)})`;
   }
   if (value instanceof Namespace) return `<namespace ${value.name}>`;
   return isList(value) || isMap(value) ? toJsonText(value, meter) : "<fn>";

@@ -1,124 +1,15 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
+import { groups, joined, keyOf, order, Seen, setOf, sorted, sumOf } from "../lists.ts";
 import type { Run } from "../run.ts";
-import {
-  type Callable,
-  equals,
-  isList,
-  isMap,
-  type List,
-  type MapValue,
-  toText,
-  truthy,
-  typeWords,
-  type Value,
-} from "../values.ts";
+import { type Callable, equals, isList, type List, type MapValue, truthy, typeWords, type Value } from "../values.ts";
 
 const MAX_RANGE = 1_000_000;
 
-/** Calls `each` with the item and its place, in order. */
+/** Calls `each` with the item and its place, in order. The list is paid for before, while calls may nest. */
 function eachOf(run: Run, list: List, each: Callable): Value[] {
   run.list(list.length);
   return list.map((item, i) => run.call(each, [item, i]));
-}
-
-/** What `by` says of an item: a function's value, or a field by its name. */
-function keyOf(run: Run, item: Value, by: Callable | string): Value {
-  run.charge(1);
-  if (typeof by !== "string") return run.call(by, [item]);
-  return isMap(item) ? (item.get(by) ?? null) : null;
-}
-
-/** Numbers and strings among themselves; null stands before everything. */
-export function order(run: Run, a: Value, b: Value): number {
-  if (a === null || b === null) return a === b ? 0 : a === null ? -1 : 1;
-  if (typeof a === typeof b && (typeof a === "number" || typeof a === "string" || typeof a === "boolean")) {
-    if (typeof a === "string") run.charge(a.length >> 6);
-    return a === b ? 0 : a < b! ? -1 : 1;
-  }
-  throw fail("runtime", `${typeWords(a)} and ${typeWords(b)} have no order; sort by a function`);
-}
-
-/** Merge sort: stable, every comparison paid for, and of the same outcome however inconsistent the comparison. */
-function sorted<T>(run: Run, items: readonly T[], compare: (a: T, b: T) => number): T[] {
-  run.list(items.length);
-  let from = [...items];
-  let to = [...items];
-  for (let width = 1; width < from.length; width *= 2) {
-    run.charge(from.length);
-    for (let start = 0; start < from.length; start += width * 2) {
-      const middle = Math.min(start + width, from.length);
-      const end = Math.min(start + width * 2, from.length);
-      let left = start;
-      let right = middle;
-      for (let i = start; i < end; i++) {
-        const takeLeft = left < middle && (right >= end || compare(from[left]!, from[right]!) <= 0);
-        to[i] = takeLeft ? from[left++]! : from[right++]!;
-      }
-    }
-    [from, to] = [to, from];
-  }
-  return from;
-}
-
-/** A set of values by content: texts and numbers at once, others by comparing. */
-class Seen {
-  private readonly plain = new Set<Value>();
-  private readonly others: Value[] = [];
-  private readonly run: Run;
-  constructor(run: Run) {
-    this.run = run;
-  }
-  has(value: Value): boolean {
-    this.run.charge(typeof value === "string" ? 1 + (value.length >> 6) : 1);
-    if (typeof value !== "object" || value === null) return this.plain.has(value);
-    return this.others.some((other) => {
-      this.run.charge(1);
-      return equals(other, value, this.run);
-    });
-  }
-  /** Whether it was new. */
-  add(value: Value): boolean {
-    if (this.has(value)) return false;
-    this.run.alloc(32);
-    if (typeof value !== "object" || value === null) this.plain.add(value);
-    else this.others.push(value);
-    return true;
-  }
-}
-
-function setOf(run: Run, list: List): Seen {
-  const seen = new Seen(run);
-  for (const item of list) seen.add(item);
-  return seen;
-}
-
-function groups(run: Run, list: List, by: Callable | string): Map<string, Value[]> {
-  const found = new Map<string, Value[]>();
-  run.fields(0);
-  for (const item of list) {
-    const key = toText(keyOf(run, item, by), run);
-    run.charge(key.length >> 6);
-    const group = found.get(key);
-    run.alloc(group ? 8 : 112);
-    if (group) group.push(item);
-    else found.set(key, [item]);
-  }
-  return found;
-}
-
-function numbers(name: string, list: List): number[] {
-  return list.map((item) => {
-    if (typeof item !== "number") throw fail("runtime", `\`${name}\` wants numbers, not ${typeWords(item)}`);
-    return item;
-  });
-}
-
-export function sumOf(run: Run, name: string, list: List): number {
-  run.charge(list.length >> 2);
-  const sum = numbers(name, list).reduce((a, b) => a + b, 0);
-  if (!Number.isFinite(sum)) throw fail("runtime", "the sum is too large a number");
-  return sum;
 }
 
 /** The item that stands first, or last with `sign` -1, by its order; of several the earliest. */
@@ -134,12 +25,6 @@ function extreme(run: Run, list: List, by: Callable | string | undefined, sign: 
     }
   });
   return best;
-}
-
-function slice(run: Run, list: List, from: number, to?: number): List {
-  const part = list.slice(from, to);
-  run.list(part.length);
-  return part;
 }
 
 function flat(run: Run, list: List, depth: number): Value[] {
@@ -202,7 +87,11 @@ function range(run: Run, from: number, to: number | undefined, step: number): Va
 function chunk(run: Run, list: List, size: number): Value {
   if (size < 1) throw fail("runtime", "`chunk` wants a size of at least 1");
   const out: Value[] = [];
-  for (let i = 0; i < list.length; i += size) out.push(slice(run, list, i, i + size));
+  for (let i = 0; i < list.length; i += size) {
+    const part = list.slice(i, i + size);
+    run.list(part.length);
+    out.push(part);
+  }
   return out;
 }
 
@@ -211,12 +100,6 @@ function zip(run: Run, first: List, second: List): Value {
   run.alloc(count * 72);
   run.charge(count);
   return Array.from({ length: count }, (_, i) => [first[i]!, second[i]!]);
-}
-
-function join(run: Run, list: List, separator: string): string {
-  const texts = list.map((item) => toText(item, run));
-  run.text(texts.reduce((sum, text) => sum + text.length + separator.length, 0));
-  return texts.join(separator);
 }
 
 function place(name: string, list: List, index: number, end: number) {
@@ -247,6 +130,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "reduce",
     params: ["list: array", "initial: any", "step: fn"],
     returns: "any",
+    handsOn: true,
     doc: "Goes through the list with a value: `step(value, item, index)` gives the next one.",
     example: "array.reduce([1, 2, 3], 0, fn(sum, x) { sum + x })",
     gives: 6,
@@ -269,6 +153,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "find",
     params: ["list: array", "test: fn"],
     returns: "any",
+    handsOn: true,
     doc: "The first item for which `test` is true, or null.",
     example: "array.find([1, 2, 3], fn(x) { x > 1 })",
     gives: 2,
@@ -332,6 +217,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "at",
     params: ["list: array", "index: int"],
     returns: "any",
+    handsOn: true,
     doc: "The item at a place, from the end when negative; null where there is none.",
     example: "[array.at([1, 2], -1), array.at([1, 2], 5)]",
     gives: [2, null],
@@ -341,6 +227,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "first",
     params: ["list: array"],
     returns: "any",
+    handsOn: true,
     doc: "The first item, or null.",
     example: "array.first([1, 2])",
     gives: 1,
@@ -350,6 +237,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "last",
     params: ["list: array"],
     returns: "any",
+    handsOn: true,
     doc: "The last item, or null.",
     example: "array.last([1, 2])",
     gives: 2,
@@ -362,7 +250,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items from `start` to before `end`; negative places count from the end.",
     example: "array.slice([1, 2, 3], 1)",
     gives: [2, 3],
-    run: slice,
+    run: (_, list, start, end) => list.slice(start, end),
   }),
   entry({
     name: "take",
@@ -371,7 +259,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The first so many items.",
     example: "array.take([1, 2, 3], 2)",
     gives: [1, 2],
-    run: (run, list, count) => slice(run, list, 0, Math.max(0, count)),
+    run: (_, list, count) => list.slice(0, Math.max(0, count)),
   }),
   entry({
     name: "drop",
@@ -380,7 +268,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "All but the first so many items.",
     example: "array.drop([1, 2, 3], 2)",
     gives: [3],
-    run: (run, list, count) => slice(run, list, Math.max(0, count)),
+    run: (_, list, count) => list.slice(Math.max(0, count)),
   }),
   entry({
     name: "takeWhile",
@@ -391,7 +279,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [1, 2],
     run: (run, list, test) => {
       const end = list.findIndex((item, i) => !truthy(run.call(test, [item, i])));
-      return slice(run, list, 0, end < 0 ? undefined : end);
+      return end < 0 ? list : list.slice(0, end);
     },
   }),
   entry({
@@ -403,7 +291,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [3, 1],
     run: (run, list, test) => {
       const start = list.findIndex((item, i) => !truthy(run.call(test, [item, i])));
-      return start < 0 ? [] : slice(run, list, start);
+      return start < 0 ? [] : list.slice(start);
     },
   }),
   entry({
@@ -431,10 +319,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The list with the items after it.",
     example: "array.push([1], 2)",
     gives: [1, 2],
-    run: (run, list, ...items) => {
-      run.list(list.length + items.length);
-      return [...list, ...items];
-    },
+    run: (_, list, ...items) => [...list, ...items],
   }),
   entry({
     name: "prepend",
@@ -443,10 +328,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The list with the item before it.",
     example: "array.prepend([1], 0)",
     gives: [0, 1],
-    run: (run, list, item) => {
-      run.list(list.length + 1);
-      return [item, ...list];
-    },
+    run: (_, list, item) => [item, ...list],
   }),
   entry({
     name: "concat",
@@ -467,10 +349,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The list with the item put in at a place from 0 to its length.",
     example: "array.insertAt([1, 3], 1, 2)",
     gives: [1, 2, 3],
-    run: (run, list, index, item) => {
-      run.list(list.length + 1);
-      return list.toSpliced(place("insertAt", list, index, list.length + 1), 0, item);
-    },
+    run: (_, list, index, item) => list.toSpliced(place("insertAt", list, index, list.length + 1), 0, item),
   }),
   entry({
     name: "setAt",
@@ -479,10 +358,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The list with another item at a place.",
     example: "array.setAt([1, 2], 1, 5)",
     gives: [1, 5],
-    run: (run, list, index, item) => {
-      run.list(list.length);
-      return list.with(place("setAt", list, index, list.length), item);
-    },
+    run: (_, list, index, item) => list.with(place("setAt", list, index, list.length), item),
   }),
   entry({
     name: "removeAt",
@@ -491,10 +367,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The list without the item at a place.",
     example: "array.removeAt([1, 2], 0)",
     gives: [2],
-    run: (run, list, index) => {
-      run.list(list.length);
-      return list.toSpliced(place("removeAt", list, index, list.length), 1);
-    },
+    run: (_, list, index) => list.toSpliced(place("removeAt", list, index, list.length), 1),
   }),
   entry({
     name: "reverse",
@@ -503,10 +376,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items from the last to the first.",
     example: "array.reverse([1, 2])",
     gives: [2, 1],
-    run: (run, list) => {
-      run.list(list.length);
-      return list.toReversed();
-    },
+    run: (_, list) => list.toReversed(),
   }),
   entry({
     name: "flat",
@@ -547,8 +417,8 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [{ n: 2 }, { n: 1 }],
     run: (run, list, by, direction = "asc") => {
       const sign = direction === "desc" ? -1 : 1;
-      const keyed = list.map((item) => ({ item, key: keyOf(run, item, by) }));
       run.alloc(list.length * 48);
+      const keyed = list.map((item) => ({ item, key: keyOf(run, item, by) }));
       return sorted(run, keyed, (a, b) => order(run, a.key, b.key) * sign).map(({ item }) => item);
     },
   }),
@@ -561,7 +431,6 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [1, 2],
     run: (run, list) => {
       const seen = new Seen(run);
-      run.list(list.length);
       return list.filter((item) => seen.add(item));
     },
   }),
@@ -574,7 +443,6 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [{ a: 1, b: 1 }],
     run: (run, list, by) => {
       const seen = new Seen(run);
-      run.list(list.length);
       return list.filter((item) => seen.add(keyOf(run, item, by)));
     },
   }),
@@ -627,7 +495,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: 'The texts of the items with a separator between them, "," unless said otherwise.',
     example: 'array.join([1, "a"], ", ")',
     gives: "1, a",
-    run: (run, list, separator = ",") => join(run, list, separator),
+    run: (run, list, separator = ",") => joined(run, list, separator),
   }),
   entry({
     name: "range",
@@ -696,7 +564,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     example: "array.compact([1, null, 0])",
     gives: [1, 0],
     run: (run, list) => {
-      run.list(list.length);
+      run.charge(list.length >> 2);
       return list.filter((item) => item !== null);
     },
   }),
@@ -709,7 +577,6 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [1, 3],
     run: (run, list, without) => {
       const seen = setOf(run, without);
-      run.list(list.length);
       return list.filter((item) => !seen.has(item));
     },
   }),
@@ -722,7 +589,6 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [1, 3],
     run: (run, first, second) => {
       const seen = setOf(run, second);
-      run.list(first.length);
       return first.filter((item) => seen.has(item));
     },
   }),
@@ -748,6 +614,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "min",
     params: ["list: array"],
     returns: "any",
+    handsOn: true,
     doc: "The least number or string, null of none.",
     example: "array.min([2, 1])",
     gives: 1,
@@ -757,6 +624,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "max",
     params: ["list: array"],
     returns: "any",
+    handsOn: true,
     doc: "The greatest number or string, null of none.",
     example: "array.max([2, 1])",
     gives: 2,
@@ -766,6 +634,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "minBy",
     params: ["list: array", "by: fn|string"],
     returns: "any",
+    handsOn: true,
     doc: "The item for which a function gives, or whose field holds, the least.",
     example: 'array.minBy([{ n: 2 }, { n: 1 }], "n")',
     gives: { n: 1 },
@@ -775,6 +644,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     name: "maxBy",
     params: ["list: array", "by: fn|string"],
     returns: "any",
+    handsOn: true,
     doc: "The item for which a function gives, or whose field holds, the greatest.",
     example: 'array.maxBy([{ n: 2 }, { n: 1 }], "n")',
     gives: { n: 2 },

@@ -7,6 +7,7 @@ export const builtinFunctions = [
     name: "unwrap",
     params: ["value: any", "fallback?: any"],
     returns: "any",
+    handsOn: true,
     doc: "The value of an ok result. Of an error result the fallback; without one the script fails with its message. What is no result is given back.",
     example: 'import("array").map([result.ok(1), result.err("no"), 3], fn(r) { unwrap(r, 0) })',
     gives: [1, 0, 3],
@@ -33,6 +34,7 @@ export const builtinFunctions = [
     name: "typeof",
     params: ["value: any"],
     returns: "string",
+    handsOn: true,
     doc: "`null`, `boolean`, `number`, `string`, `array`, `object`, `result`, `function` or `namespace`.",
     example: "[typeof(null), typeof([]), typeof({}), typeof(1.5)]",
     gives: ["null", "array", "object", "number"],
@@ -45,9 +47,6 @@ export const builtinFunctions = [
     doc: "An object with the fields of both; where both have one, the second's. Null counts as empty.",
     example: "merge({ a: 1, b: 1 }, { b: 2 })",
     gives: { a: 1, b: 2 },
-    run: (run, first, second) => {
-      run.fields((first?.size ?? 0) + (second?.size ?? 0));
-      return new Map([...(first ?? []), ...(second ?? [])]);
-    },
+    run: (_, first, second) => new Map([...(first ?? []), ...(second ?? [])]),
   }),
 ];

@@ -61,7 +61,12 @@ function timeOf(value: string | number): number {
 
 const inRange = (ms: number) => ms >= EARLIEST && ms <= LATEST;
 const iso = (ms: number) => new Date(ms).toISOString();
-const unitOf = (unit: string) => unit.toLowerCase().replace(/s$/, "");
+
+/** The name of a unit in the singular, or "" when there is none. */
+function unitOf(unit: string): string {
+  const one = unit.length < 20 ? unit.toLowerCase().replace(/s$/, "") : "";
+  return Object.hasOwn(UNITS, one) || Object.hasOwn(MONTHS, one) ? one : "";
+}
 
 function unknownUnit(unit: string) {
   const known = [...Object.keys(UNITS), ...Object.keys(MONTHS)].map((one) => `${one}s`).join(", ");

@@ -1,4 +1,5 @@
-import type { Namespace, Native } from "../values.ts";
+import type { Native } from "../entry.ts";
+import type { Namespace } from "../values.ts";
 import { array } from "./array.ts";
 import { builtinFunctions } from "./builtins.ts";
 import { datetime } from "./datetime.ts";

@@ -72,8 +72,7 @@ function keyOf(key: string | JWK, algorithm: string, use: "private" | "public") 
 function ask(run: Run, name: string, algorithm: string, key: string | MapValue, rest: Record<string, Json>): Value {
   if (!ALGORITHMS.includes(algorithm)) return err(`jwt: the algorithm is one of ${ALGORITHMS.join(", ")}`);
   const args = { ...rest, algorithm };
-  const answer = run.outbound(name, { ...args, key: toJson(key, run) }, args);
-  return "error" in answer ? err(answer.error) : ok(run.take(answer.ok));
+  return run.outbound(name, { ...args, key: toJson(key, run) }, args);
 }
 
 function optionOf(run: Run, options: MapValue | undefined, name: string): Json {

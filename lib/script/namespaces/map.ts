@@ -1,31 +1,40 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import { isList, isMap, type List, type MapValue, toText, truthy, type Value } from "../values.ts";
+import { isList, isMap, type List, type MapValue, toText, truthy, typeWords, type Value } from "../values.ts";
 
 const MAX_PATH = 100;
 
+type Step = string | number;
+
 /** `"a.b.0"` or `["a", "b", 0]`. */
-function steps(run: Run, path: string | List): Value[] {
-  const parts = typeof path === "string" ? path.split(".") : [...path];
+function steps(run: Run, path: string | List): Step[] {
+  const parts = typeof path === "string" ? path.split(".", MAX_PATH + 1) : path.slice(0, MAX_PATH + 1);
   if (parts.length > MAX_PATH) throw fail("runtime", `a path has at most ${MAX_PATH} steps`);
-  run.charge(parts.length + (typeof path === "string" ? path.length >> 6 : 0));
-  return parts;
+  return parts.map((part) => {
+    // The text of anything else could be without end.
+    if (typeof part !== "string" && typeof part !== "number") {
+      throw fail("runtime", `a step of a path is a string or a number, not ${typeWords(part)}`);
+    }
+    run.charge(typeof part === "string" ? 1 + (part.length >> 6) : 1);
+    return part;
+  });
 }
 
-function step(value: Value, key: Value): Value {
+function step(value: Value, key: Step): Value {
   if (isMap(value)) return value.get(String(key)) ?? null;
   return isList(value) ? (value[Number(key)] ?? null) : null;
 }
 
-function setIn(run: Run, value: Value, path: Value[], leaf: Value): Value {
+function setIn(run: Run, value: Value, path: Step[], leaf: Value): Value {
   const [key, ...rest] = path;
   if (key === undefined) return leaf;
   const inner = setIn(run, step(value, key), rest, leaf);
   if (isList(value)) {
     const index = Number(key);
     if (!Number.isInteger(index) || index < 0 || index > value.length) {
-      throw fail("runtime", `\`setIn\`: there is no place \`${String(key)}\` in an array of ${value.length}`);
+      const place = String(key).slice(0, 40);
+      throw fail("runtime", `\`setIn\`: there is no place \`${place}\` in an array of ${value.length}`);
     }
     run.list(value.length + 1);
     return value.toSpliced(index, 1, inner);
@@ -58,8 +67,7 @@ function rebuilt(run: Run, map: MapValue, each: (key: string, value: Value) => [
   return out;
 }
 
-function listed(run: Run, map: MapValue, each: (key: string, value: Value) => Value): Value[] {
-  run.list(map.size);
+function listed(map: MapValue, each: (key: string, value: Value) => Value): Value[] {
   return [...map].map(([key, value]) => each(key, value));
 }
 
@@ -68,6 +76,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     name: "get",
     params: ["object: object|null", "key: string", "fallback?: any"],
     returns: "any",
+    handsOn: true,
     doc: "A field, or the fallback (null) where there is none.",
     example: '[map.get({ a: 1 }, "a"), map.get({}, "a", 5)]',
     gives: [1, 5],
@@ -80,6 +89,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     name: "getIn",
     params: ["object: any", "path: string|array", "fallback?: any"],
     returns: "any",
+    handsOn: true,
     doc: "What a path leads to, or the fallback (null): a text with dots, or an array of keys.",
     example: 'map.getIn({ a: [{ b: 2 }] }, "a.0.b")',
     gives: 2,
@@ -93,7 +103,6 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     example: 'map.set({ a: 1 }, "b", 2)',
     gives: { a: 1, b: 2 },
     run: (run, object, key, value) => {
-      run.fields((object?.size ?? 0) + 1);
       run.charge(key.length >> 6);
       return new Map(object).set(key, value);
     },
@@ -135,7 +144,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The names of the fields, in their order.",
     example: "map.keys({ b: 1, a: 2 })",
     gives: ["b", "a"],
-    run: (run, object) => listed(run, object, (key) => key),
+    run: (_, object) => listed(object, (key) => key),
   }),
   entry({
     name: "values",
@@ -144,7 +153,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The values of the fields, in their order.",
     example: "map.values({ b: 1, a: 2 })",
     gives: [1, 2],
-    run: (run, object) => listed(run, object, (_, value) => value),
+    run: (_, object) => listed(object, (_, value) => value),
   }),
   entry({
     name: "entries",
@@ -155,7 +164,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     gives: [["a", 1]],
     run: (run, object) => {
       run.alloc(object.size * 64);
-      return listed(run, object, (key, value) => [key, value]);
+      return listed(object, (key, value) => [key, value]);
     },
   }),
   entry({

@@ -1,6 +1,6 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
-import { sumOf } from "./array.ts";
+import { sumOf } from "../lists.ts";
 
 /** Numbers are finite throughout: a root of -1 is an error, never a value. */
 function finite(name: string, value: number): number {

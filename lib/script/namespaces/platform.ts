@@ -1,21 +1,15 @@
 import { entry, namespace } from "../entry.ts";
 import type { Run } from "../run.ts";
-import { err, type Json, ok, type Result, toJson, type Value } from "../values.ts";
+import { toJson, type Value } from "../values.ts";
 
 /** A function that somebody else answers: with the test's fake, the journal, or the world. */
-export function ask(run: Run, name: string, args: readonly Value[]): Value {
+function ask(run: Run, name: string, args: readonly Value[]): Value {
   const fake = run.tests?.mocks.get(name);
   if (fake) return run.call(fake, [...args]);
-  return answered(
-    run,
+  return run.outbound(
     name,
     args.map((arg) => toJson(arg, run)),
   );
-}
-
-function answered(run: Run, name: string, args: Json): Result {
-  const answer = run.outbound(name, args);
-  return "error" in answer ? err(answer.error) : ok(run.take(answer.ok));
 }
 
 /** Platform functions take one object of named arguments. */

@@ -1,30 +1,23 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import {
-  err,
-  isList,
-  isMap,
-  type Json,
-  type MapValue,
-  ok,
-  toJsonText,
-  toText,
-  typeWords,
-  type Value,
-} from "../values.ts";
+import { err, isList, isMap, type Json, type MapValue, toJsonText, toText, typeWords, type Value } from "../values.ts";
 import type { HttpRequest } from "../world.ts";
 
 const MAX_TIMEOUT_S = 10;
 
 /** `a=1&b=2&b=3`; a field that is null is left out. */
 function encoded(run: Run, fields: MapValue): string {
-  const pairs = [...fields].flatMap(([name, value]) =>
-    (isList(value) ? value : [value])
-      .filter((one) => one !== null)
-      .map((one) => `${encode(name)}=${encode(toText(one, run))}`),
-  );
-  run.text(pairs.reduce((sum, pair) => sum + pair.length + 1, 0));
+  const pairs: string[] = [];
+  for (const [name, value] of fields) {
+    for (const one of isList(value) ? value : [value]) {
+      if (one === null) continue;
+      const pair = `${encode(name)}=${encode(toText(one, run))}`;
+      // One by one: a long text may stand there many times.
+      run.text(pair.length + 1);
+      pairs.push(pair);
+    }
+  }
   return pairs.join("&");
 }
 
@@ -47,7 +40,10 @@ function objectOf(options: MapValue | undefined, name: string): MapValue {
 function requestOf(run: Run, method: string, url: string, options: MapValue | undefined): HttpRequest | null {
   const headers: Record<string, string> = {};
   for (const [name, value] of objectOf(options, "headers")) {
-    if (value !== null) headers[name.toLowerCase()] = toText(value, run);
+    if (value === null) continue;
+    const text = toText(value, run);
+    run.text(name.length + text.length);
+    headers[name.toLowerCase()] = text;
   }
   const form = objectOf(options, "form");
   const given = options?.get("body") ?? null;
@@ -78,8 +74,7 @@ function send(run: Run, name: string, method: string, url: string, options: MapV
   if (fake) return run.call(fake, [url, options ?? null]);
   const request = requestOf(run, method, url, options);
   if (!request) return err(`the body is larger than ${run.limits.call_bytes / 1_000_000} MB`);
-  const answer = run.outbound("requests.request", request as unknown as Json);
-  return "error" in answer ? err(answer.error) : ok(run.take(answer.ok));
+  return run.outbound("requests.request", request as unknown as Json);
 }
 
 const verb = (name: string, doc: string, example: string) =>

@@ -8,18 +8,17 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "ok",
     params: ["value?: any"],
     returns: "result",
+    handsOn: true,
     doc: "An ok result.",
     example: "unwrap(result.ok(1))",
     gives: 1,
-    run: (run, value = null) => {
-      run.alloc(48);
-      return ok(value);
-    },
+    run: (_, value = null) => ok(value),
   }),
   entry({
     name: "err",
     params: ["message: any"],
     returns: "result",
+    handsOn: true,
     doc: "An error result.",
     example: 'unwrap(result.err("no"), "fallback")',
     gives: "fallback",
@@ -47,6 +46,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "value",
     params: ["result: result"],
     returns: "any",
+    handsOn: true,
     doc: "The value of an ok result, null of an error.",
     example: 'result.value(result.err("no"))',
     gives: null,
@@ -56,6 +56,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "message",
     params: ["result: result"],
     returns: "string|null",
+    handsOn: true,
     doc: "The message of an error result, null of an ok one.",
     example: 'result.message(result.err("no"))',
     gives: "no",
@@ -65,6 +66,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "unwrapOr",
     params: ["result: any", "fallback: any"],
     returns: "any",
+    handsOn: true,
     doc: "The value of an ok result, otherwise the fallback.",
     example: 'result.unwrapOr(result.err("no"), 0)',
     gives: 0,
@@ -74,6 +76,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "map",
     params: ["result: result", "each: fn"],
     returns: "result",
+    handsOn: true,
     doc: "An ok result of what a function gives for the value; an error stays.",
     example: "unwrap(result.map(result.ok(1), fn(x) { x + 1 }))",
     gives: 2,
@@ -83,6 +86,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "mapErr",
     params: ["result: result", "each: fn"],
     returns: "result",
+    handsOn: true,
     doc: "An error result of what a function gives for the message; an ok one stays.",
     example: 'result.message(result.mapErr(result.err("no"), fn(m) { m + "!" }))',
     gives: "no!",
@@ -92,6 +96,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "andThen",
     params: ["result: result", "next: fn"],
     returns: "result",
+    handsOn: true,
     doc: "What a function makes of the value, itself a result; an error stays.",
     example: 'unwrap(result.andThen(result.ok("1"), string.parseInt))',
     gives: 1,
@@ -105,7 +110,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     example: "unwrap(result.all([result.ok(1), result.ok(2)]))",
     gives: [1, 2],
     run: (run, results) => {
-      run.list(results.length);
+      run.charge(results.length >> 2);
       const bad = results.find((one) => one instanceof Result && !one.ok);
       return bad ?? ok(results.map((one) => asResult(one).value));
     },
@@ -114,6 +119,7 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     name: "fromNull",
     params: ["value: any", "message: string"],
     returns: "result",
+    handsOn: true,
     doc: "An ok result of a value, or an error when it is null.",
     example: 'result.isErr(result.fromNull(null, "missing"))',
     gives: true,

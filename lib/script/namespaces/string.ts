@@ -1,25 +1,10 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
-import { type Match, Pattern } from "../pattern.ts";
+import { joined } from "../lists.ts";
+import { type Match, patternOf } from "../pattern.ts";
 import type { Run } from "../run.ts";
 import { find, findLast, pieces, SHORT } from "../search.ts";
 import { type Callable, err, fromJson, ok, type Result, toJsonText, toText, type Value } from "../values.ts";
-
-const MAX_CACHED = 20;
-const patterns = new Map<string, Pattern>();
-
-/** Reading a pattern costs more than using it on a line, and scripts use few. */
-export function patternOf(run: Run, source: string, flags: string): Pattern {
-  run.charge(source.length);
-  const key = `${flags}/${source}`;
-  const known = patterns.get(key);
-  if (known) return known;
-  const pattern = new Pattern(source, flags);
-  run.charge(pattern.size * 2);
-  if (patterns.size >= MAX_CACHED) patterns.delete(patterns.keys().next().value!);
-  patterns.set(key, pattern);
-  return pattern;
-}
 
 const toMap = (match: Match): Value =>
   new Map<string, Value>([
@@ -29,7 +14,7 @@ const toMap = (match: Match): Value =>
     ["named", match.named],
   ]);
 
-/** A text made from another, paid for by what it reads; what it writes is at most `length`. */
+/** A text that may be longer than what it is made from: paid for before it is made. */
 function made(run: Run, length: number, make: () => string): string {
   run.text(length);
   return make();
@@ -208,7 +193,7 @@ export const string = namespace(
       doc: "In small letters.",
       example: 'string.lowercase("ÄB")',
       gives: "äb",
-      run: (run, text) => made(run, text.length, () => text.toLowerCase()),
+      run: (_, text) => text.toLowerCase(),
     }),
     entry({
       name: "uppercase",
@@ -217,7 +202,7 @@ export const string = namespace(
       doc: "In capital letters.",
       example: 'string.uppercase("ab")',
       gives: "AB",
-      run: (run, text) => made(run, text.length, () => text.toUpperCase()),
+      run: (_, text) => text.toUpperCase(),
     }),
     entry({
       name: "capitalize",
@@ -226,7 +211,7 @@ export const string = namespace(
       doc: "With a capital first letter.",
       example: 'string.capitalize("ab c")',
       gives: "Ab c",
-      run: (run, text) => made(run, text.length, () => text.slice(0, 1).toUpperCase() + text.slice(1)),
+      run: (_, text) => text.slice(0, 1).toUpperCase() + text.slice(1),
     }),
     entry({
       name: "trim",
@@ -235,7 +220,10 @@ export const string = namespace(
       doc: "Without blanks and line ends around it.",
       example: 'string.trim(" a ")',
       gives: "a",
-      run: (run, text) => made(run, text.length, () => text.trim()),
+      run: (run, text) => {
+        run.charge(text.length >> 5);
+        return text.trim();
+      },
     }),
     entry({
       name: "trimStart",
@@ -244,7 +232,10 @@ export const string = namespace(
       doc: "Without blanks before it.",
       example: 'string.trimStart(" a ")',
       gives: "a ",
-      run: (run, text) => made(run, text.length, () => text.trimStart()),
+      run: (run, text) => {
+        run.charge(text.length >> 5);
+        return text.trimStart();
+      },
     }),
     entry({
       name: "trimEnd",
@@ -253,7 +244,10 @@ export const string = namespace(
       doc: "Without blanks after it.",
       example: 'string.trimEnd(" a ")',
       gives: " a",
-      run: (run, text) => made(run, text.length, () => text.trimEnd()),
+      run: (run, text) => {
+        run.charge(text.length >> 5);
+        return text.trimEnd();
+      },
     }),
     entry({
       name: "startsWith",
@@ -319,6 +313,7 @@ export const string = namespace(
       name: "substring",
       params: ["text: string", "start: int", "end?: int"],
       returns: "string",
+      handsOn: true,
       doc: "From a place to before another, or to the end; places beyond the text are its ends.",
       example: '[string.substring("2026-01-02", 0, 4), string.substring("abc", 1)]',
       gives: ["2026", "bc"],
@@ -331,6 +326,7 @@ export const string = namespace(
       name: "slice",
       params: ["text: string", "start: int", "end?: int"],
       returns: "string",
+      handsOn: true,
       doc: "Like `substring`, with negative places from the end.",
       example: 'string.slice("abc", -2)',
       gives: "bc",
@@ -389,7 +385,7 @@ export const string = namespace(
       run: (run, text, part, by) => {
         const at = find(run, text, part);
         if (at < 0) return text;
-        return made(run, text.length + by.length, () => text.slice(0, at) + by + text.slice(at + part.length));
+        return text.slice(0, at) + by + text.slice(at + part.length);
       },
     }),
     entry({
@@ -451,11 +447,7 @@ export const string = namespace(
       doc: 'The texts of the items with a separator between them, "" unless said otherwise.',
       example: 'string.join(["a", 1], "-")',
       gives: "a-1",
-      run: (run, parts, separator = "") => {
-        const texts = parts.map((part) => toText(part, run));
-        const length = texts.reduce((sum, text) => sum + text.length + separator.length, 0);
-        return made(run, length, () => texts.join(separator));
-      },
+      run: (run, parts, separator = "") => joined(run, parts, separator),
     }),
     entry({
       name: "repeat",
@@ -500,10 +492,8 @@ export const string = namespace(
       doc: 'At most so long; what was cut ends with "…" unless said otherwise.',
       example: '[string.truncate("abcdef", 4), string.truncate("ab", 4)]',
       gives: ["abc…", "ab"],
-      run: (run, text, length, ending = "…") => {
-        run.text(Math.min(text.length, Math.max(0, length)));
-        return text.length <= length ? text : text.slice(0, Math.max(0, length - ending.length)) + ending;
-      },
+      run: (_, text, length, ending = "…") =>
+        text.length <= length ? text : text.slice(0, Math.max(0, length - ending.length)) + ending,
     }),
     entry({
       name: "slug",
@@ -656,7 +646,7 @@ export const string = namespace(
       example: 'unwrap(string.urlDecode("a%20b"))',
       gives: "a b",
       run: (run, text) => {
-        run.text(text.length);
+        run.charge(text.length >> 5);
         try {
           return ok(decodeURIComponent(text));
         } catch {

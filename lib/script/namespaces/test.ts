@@ -1,5 +1,6 @@
 import { entry, namespace } from "../entry.ts";
 import { fail, ScriptError } from "../errors.ts";
+import { patternOf } from "../pattern.ts";
 import type { Run, TestCase, Tests } from "../run.ts";
 import { find } from "../search.ts";
 import {
@@ -14,7 +15,6 @@ import {
   truthy,
   type Value,
 } from "../values.ts";
-import { patternOf } from "./string.ts";
 
 function testsOf(run: Run): Tests {
   if (!run.tests) throw fail("runtime", "`test` can be used in tests only");
@@ -46,7 +46,8 @@ function it(run: Run, name: string, body: Callable): null {
   } catch (error) {
     if (!(error instanceof ScriptError) || error.code.startsWith("limit_") || error.code === "journal_mismatch")
       throw error;
-    current.error = error.at ? `line ${error.at.line}: ${error.message}` : error.message;
+    const at = error.at ?? run.at;
+    current.error = at ? `line ${at.line}: ${error.message}` : error.message;
   }
   Object.assign(run, { depth, weight, input });
   tests.mocks = mocks;
@@ -205,6 +206,7 @@ export const test = namespace("test", "Tests of scripts. Only in a test run.", [
     name: "withInput",
     params: ["input: object", "body: fn"],
     returns: "any",
+    handsOn: true,
     doc: "Calls a function with another input document in `$`.",
     example: 'test.withInput({ name: "Ada" }, fn() { test.expect($.name).toBe("Ada") })',
     run: (run, input, body) => {

@@ -21,6 +21,17 @@ https://198.17.0.1
 https://223.255.255.255
 https://[2606:4700:4700::1111]
 https://[2001:4860:4860::8888]/
+https://[2606:4700:4700:1:2:3:4:1111]
+https://[2000::1]
+https://[2000:1::]
+https://[3fff:1000::1]
+https://[3ffe:ffff::1]
+https://[2001:200::1]
+https://[2001:db9::1]
+https://[2003::1]
+https://[2620:50::1]
+https://[2620:4e:8000::1]
+https://a-b_c.example.com
 https://localhost.example.com
 https://internal.example.com
 https://10.example.com
@@ -143,6 +154,18 @@ http://a..example.com
 http://1.2.3.4.5
 http://256.256.256.256
 http://example.0x1
+http://%65xample.com
+http://a*b.example.com
+http://a'b.example.com
+http://a,b.example.com
+http://a;b.example.com
+http://a$b.example.com
+http://a~b.example.com
+http://[2001:1ff:ffff::1]
+http://[2002::1]
+http://[2002:ffff::1]
+http://[2620:4f:8000::1]
+http://[1fff::1]
 `.trim();
 
 const unescaped = (line: string) => line.replaceAll("\\t", "\t");
@@ -155,9 +178,64 @@ describe("the guard", () => {
     it(`refuses ${line}`, () => expect(judgeUrl(unescaped(line))).toHaveProperty("refused"));
   }
   it("refuses what is endlessly long", () => {
-    expect(judgeUrl(`https://example.com/${"a".repeat(10_000)}`)).toHaveProperty("refused");
+    const address = (length: number) => "https://example.com/".padEnd(length, "a");
+    expect(judgeUrl(address(8192))).toHaveProperty("url");
+    expect(judgeUrl(address(8193))).toHaveProperty("refused");
+    expect(judgeUrl(`https://${"a".repeat(63)}.com`)).toHaveProperty("url");
     expect(judgeUrl(`https://${"a".repeat(64)}.com`)).toHaveProperty("refused");
+    const host = (length: number) => `${"a.".repeat(125)}com`.padStart(length, "b");
+    expect(judgeUrl(`https://${host(253)}`)).toHaveProperty("url");
+    expect(judgeUrl(`https://${host(254)}`)).toHaveProperty("refused");
   });
+  it("refuses all names of networks inside, and of services that lead to any address", () => {
+    const inside =
+      "localhost local localdomain internal intranet private corp home lan arpa onion alt consul cluster svc";
+    for (const name of inside.split(" "))
+      expect([name, judgeUrl(`http://a.b.${name}`)]).toEqual([name, { refused: "the host is not a public name" }]);
+    for (const name of "nip.io sslip.io xip.io localtest.me lvh.me vcap.me traefik.me".split(" ")) {
+      expect([name, judgeUrl(`http://${name}`)]).toEqual([name, { refused: "the host leads anywhere" }]);
+      expect([name, judgeUrl(`http://a.${name}`)]).toEqual([name, { refused: "the host leads anywhere" }]);
+      expect(judgeUrl(`http://a${name}`)).toHaveProperty("url");
+    }
+  });
+
+  const number = (address: string) => address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
+  const address = (number: number) => [24, 16, 8, 0].map((shift) => (number >>> shift) & 255).join(".");
+  for (const [first, last] of [
+    ["0.0.0.0", "0.255.255.255"],
+    ["10.0.0.0", "10.255.255.255"],
+    ["100.64.0.0", "100.127.255.255"],
+    ["127.0.0.0", "127.255.255.255"],
+    ["169.254.0.0", "169.254.255.255"],
+    ["172.16.0.0", "172.31.255.255"],
+    ["192.0.0.0", "192.0.0.255"],
+    ["192.0.2.0", "192.0.2.255"],
+    ["192.31.196.0", "192.31.196.255"],
+    ["192.52.193.0", "192.52.193.255"],
+    ["192.88.99.0", "192.88.99.255"],
+    ["192.168.0.0", "192.168.255.255"],
+    ["192.175.48.0", "192.175.48.255"],
+    ["198.18.0.0", "198.19.255.255"],
+    ["198.51.100.0", "198.51.100.255"],
+    ["203.0.113.0", "203.0.113.255"],
+    ["224.0.0.0", "255.255.255.255"],
+  ] as const) {
+    it(`refuses ${first} to ${last}, and neither neighbour`, () => {
+      const [from, to] = [number(first), number(last)];
+      for (const inside of [first, address(from + 1), address(Math.floor((from + to) / 2)), address(to - 1), last]) {
+        expect([inside, judgeUrl(`http://${inside}`)]).toEqual([
+          inside,
+          { refused: "the host is a private or reserved address" },
+        ]);
+      }
+      for (const outside of [from - 1, to + 1].filter((one) => one >= 0 && one <= 0xffffffff)) {
+        expect([address(outside), judgeUrl(`http://${address(outside)}`)]).toEqual([
+          address(outside),
+          { url: expect.any(URL) },
+        ]);
+      }
+    });
+  }
   it("refuses every number of the private networks, however it is written", () => {
     for (const [a, b] of [
       [10, 0],

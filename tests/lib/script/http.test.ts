@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { edgeWorld, fetchGuarded } from "../../../lib/script/http.ts";
 import { resultOf } from "./support.ts";
 
@@ -47,6 +47,52 @@ describe("a guarded fetch", () => {
       { ok: { body: "[1]" } },
     );
   });
+  it("parses JSON that is nested a hundred deep, and leaves what is deeper as text", async () => {
+    const json = (text: string) => () => new Response(text, { headers: { "content-type": "application/json" } });
+    const nested = (depth: number) => `[1, {"a": 2}, ${"[".repeat(depth - 1)}${"]".repeat(depth - 1)}, 3]`;
+    const body = async (text: string) => (await send(json(text))).answer as { ok: { body: unknown } };
+    expect(await body(nested(100))).toMatchObject({ ok: { body: JSON.parse(nested(100)) } });
+    expect(await body(nested(101))).toMatchObject({ ok: { body: nested(101) } });
+  });
+  it("reads an answer without a body, and one whose letters arrive in pieces", async () => {
+    const { answer } = await send(() => new Response(null, { status: 204 }));
+    expect(answer).toEqual({ ok: { status: 204, headers: {}, body: "" } });
+    const bytes = new TextEncoder().encode("a€😀b");
+    const byByte = new ReadableStream({
+      start(controller) {
+        for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
+        controller.close();
+      },
+    });
+    expect((await send(() => new Response(byByte))).answer).toMatchObject({ ok: { body: "a€😀b" } });
+    expect((await send(() => new Response(bytes.slice(0, 3)))).answer).toMatchObject({ ok: { body: "a\ufffd" } });
+  });
+  it("sends each of the usual methods, and a body with none that has no use for it", async () => {
+    for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+      const { sent } = await send(() => new Response(null), { method, body: "data" });
+      expect([method, sent.map((one) => [one.method, one.body])]).toEqual([
+        method,
+        [[method, method === "GET" || method === "HEAD" ? null : "data"]],
+      ]);
+    }
+  });
+  it("leaves nothing under way behind: no timer, and a signal that has ended", async () => {
+    vi.useFakeTimers();
+    try {
+      const signals: AbortSignal[] = [];
+      const { answer } = await send((_, { signal }) => {
+        signals.push(signal!);
+        return new Response("");
+      });
+      expect([answer, vi.getTimerCount(), signals.map(({ aborted }) => aborted)]).toMatchObject([
+        { ok: {} },
+        0,
+        [true],
+      ]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
   it("leaves JSON that is nested without end as text", async () => {
     const deep = "[".repeat(50_000) + "]".repeat(50_000);
     const { answer } = await send(() => new Response(deep, { headers: { "content-type": "application/json" } }));
@@ -78,19 +124,33 @@ describe("a guarded fetch", () => {
       expect([sent.length, answer]).toEqual([1, { error: expect.stringContaining("refused") }]);
     });
   }
+  it("follows what is a redirect, and only with an address", async () => {
+    expect((await send(() => to("/b", 201))).answer).toMatchObject({
+      ok: { status: 201, headers: { location: "/b" } },
+    });
+    expect((await send(() => new Response(null, { status: 302 }))).answer).toMatchObject({ ok: { status: 302 } });
+    for (const [url, location] of [
+      ["https://a.example.com/", "http://["],
+      ["http://a.example.com/", "http:"],
+    ]) {
+      const { sent, answer } = await send(() => to(location!), { url: url! });
+      expect([sent.length, answer]).toEqual([1, { error: "a redirect leads to no address" }]);
+    }
+  });
   it("follows five redirects and no more", async () => {
     let n = 0;
     const { sent, answer } = await send(() => to(`/${++n}`));
     expect([sent.length, answer]).toEqual([6, { error: "more than 5 redirects" }]);
   });
   it("takes no credentials along to another origin, whatever the header is called", async () => {
-    const headers = { Authorization: "Bearer x", Cookie: "a=b", "X-Api-Key": "y", Accept: "text/html" };
+    const plain = { accept: "text/html", "accept-language": "de", "content-type": "text/x", "user-agent": "me" };
+    const headers = { Authorization: "Bearer x", Cookie: "a=b", "X-Api-Key": "y", ...plain };
     const { sent } = await send((url) => (url.includes("//a.") ? to("https://b.example.com/") : new Response("")), {
       headers,
     });
     expect(sent.map((one) => one.headers)).toEqual([
-      { authorization: "Bearer x", cookie: "a=b", "x-api-key": "y", accept: "text/html" },
-      { accept: "text/html" },
+      { authorization: "Bearer x", cookie: "a=b", "x-api-key": "y", ...plain },
+      plain,
     ]);
   });
   it("does not give them back when it returns to the first", async () => {
@@ -112,6 +172,37 @@ describe("a guarded fetch", () => {
     }
   });
 
+  it("drops what speaks of a body with the body, and nothing else", async () => {
+    const ofBody = { "Content-Type": "text/plain", "Content-Encoding": "gzip", "Content-Language": "de" };
+    const headers = { ...ofBody, "Content-Location": "/x", Authorization: "Bearer x", "X-Content": "y" };
+    const post = { method: "POST", body: "data", headers };
+    for (const status of [301, 302, 303]) {
+      const { sent } = await send((url) => (url.endsWith("/") ? to("/b", status) : new Response("")), post);
+      expect([status, sent[1]]).toEqual([
+        status,
+        {
+          ...{ url: "https://a.example.com/b", method: "GET", body: null },
+          headers: { authorization: "Bearer x", "x-content": "y" },
+        },
+      ]);
+    }
+    const put = { ...post, method: "PUT" };
+    const { sent } = await send((url) => (url.endsWith("/") ? to("/b", 302) : new Response("")), put);
+    expect([sent[1]?.method, sent[1]?.body, sent[1]?.headers]).toEqual(["PUT", "data", sent[0]?.headers]);
+  });
+  it("drops it at a 303 of any method, and asks for no body where none was asked for", async () => {
+    for (const [method, then] of [
+      ["PUT", "GET"],
+      ["DELETE", "GET"],
+      ["GET", "GET"],
+      ["HEAD", "HEAD"],
+    ] as const) {
+      const init = { method, body: "data", headers: { "content-type": "text/plain" } };
+      const { sent } = await send((url) => (url.endsWith("/") ? to("/b", 303) : new Response("")), init);
+      expect([sent[1]?.method, sent[1]?.body, sent[1]?.headers]).toEqual([then, null, {}]);
+    }
+  });
+
   it("gives up on a body that is too large, told or not", async () => {
     let pulled = 0;
     const endless = new ReadableStream({
@@ -128,6 +219,12 @@ describe("a guarded fetch", () => {
   it("takes a body of exactly the limit", async () => {
     const { answer } = await send(() => new Response("x".repeat(1000)), { max_bytes: 1000 });
     expect(answer).toMatchObject({ ok: { status: 200 } });
+    const told = (n: number) => () => new Response("x".repeat(n), { headers: { "content-length": String(n) } });
+    expect((await send(told(1000), { max_bytes: 1000 })).answer).toMatchObject({ ok: { status: 200 } });
+    expect((await send(told(1001), { max_bytes: 1000 })).answer).toMatchObject({ error: expect.any(String) });
+    expect((await send(() => new Response("x".repeat(1001)), { max_bytes: 1000 })).answer).toMatchObject({
+      error: expect.any(String),
+    });
   });
   it("gives up on an answer that does not come, and tells the fetch", async () => {
     let aborted = false;
@@ -176,6 +273,60 @@ describe("a guarded fetch", () => {
       expect([sent, answer]).toEqual([[], { error: message }]);
     });
   }
+});
+
+describe("a header that a script may not send", () => {
+  const forbidden = [
+    ...[
+      "host",
+      "connection",
+      "content-length",
+      "transfer-encoding",
+      "upgrade",
+      "te",
+      "trailer",
+      "keep-alive",
+      "expect",
+    ],
+    ...["forwarded", "via", "true-client-ip", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"],
+    ...["cf-connecting-ip", "cf-ray", "cf-worker", "proxy-authorization", "proxy-connection"],
+  ];
+  for (const name of forbidden) {
+    it(`is ${name}, in whatever letters`, async () => {
+      for (const written of [name, name.toUpperCase()]) {
+        const { sent, answer } = await send(() => new Response(""), { headers: { accept: "*/*", [written]: "x" } });
+        expect([sent, answer]).toEqual([[], { error: `the header ${name} cannot be set` }]);
+      }
+    });
+  }
+  it("is none that only resembles those", async () => {
+    const headers = {
+      "x-host": "a",
+      "x-te": "b",
+      forwarding: "c",
+      "x-via": "d",
+      cfx: "e",
+      "upgrade-insecure-requests": "1",
+    };
+    expect((await send(() => new Response(""), { headers })).sent[0]?.headers).toEqual(headers);
+  });
+  it("reaches no world from a script either", async () => {
+    const sent: RequestInit[] = [];
+    const world = edgeWorld({
+      fetch: async (_, init) => {
+        sent.push(init);
+        return new Response("");
+      },
+    });
+    const source = 'result.message(requests.get("https://a.example.com", { headers: { Forwarded: "for=1.2.3.4" } }))';
+    expect([await resultOf(source, { world }), sent]).toEqual(["the header forwarded cannot be set", []]);
+  });
+  it("is the hundred and first", async () => {
+    const headers = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`x-${i}`, "1"]));
+    expect((await send(() => new Response(""), { headers: headers(100) })).sent).toHaveLength(1);
+    const { sent, answer } = await send(() => new Response(""), { headers: headers(101) });
+    expect([sent, answer]).toEqual([[], { error: "a request has at most 100 headers" }]);
+  });
 });
 
 describe("the world of the edge", () => {

@@ -119,6 +119,46 @@ describe("a run that pauses at every call", () => {
   });
 });
 
+describe("the clock of a script", () => {
+  /** Every look at the world's clock finds it a second later; calls are answered at once. */
+  const ticking = () => {
+    let now = Date.UTC(2026, 0, 1);
+    return {
+      call: async () => ({ ok: { status: 200, headers: {}, body: null } }),
+      now: () => {
+        now += 1000;
+        return now;
+      },
+      random: () => 0.5,
+    };
+  };
+  const now = "datetime.now()";
+
+  it("stands still between calls, and after one shows when its answer came", async () => {
+    const source = `[${now}, ${now}, ${get("a")}.status, ${now}, ${now}, ${get("b")}.status, ${now}]\n`;
+    const { result, journal } = await runScript(source, { world: ticking() });
+    const [a, b] = journal.calls.map(({ at }) => at);
+    expect(result).toEqual([journal.started_at, journal.started_at, 200, a, a, 200, b]);
+    expect(journal.started_at < a! && a! < b!).toBe(true);
+  });
+  it("goes on with what the call left in the next expression, and in other functions of time", async () => {
+    const source = `${get("a")}\n[${now}, datetime.unix() * 1000, datetime.today()]\n`;
+    const { result, journal } = await runScript(source, { world: ticking() });
+    const { at } = journal.calls[0]!;
+    expect(result).toEqual([at, Date.parse(at), at.slice(0, 10)]);
+  });
+  it("shows a log entry's time, before a call and after it", async () => {
+    const { output, journal } = await runScript(`log.info("a")\n${get("a")}\nlog.info("b")`, { world: ticking() });
+    expect(output.map(({ timestamp }) => timestamp)).toEqual([journal.started_at, journal.calls[0]!.at]);
+  });
+  it("shows the journal's times when a run is taken up again, whatever the time is then", async () => {
+    const source = `[${now}, ${get("a")}.status, ${now}]`;
+    const { journal, result } = await runScript(source, { world: ticking() });
+    const later = { ...ticking(), now: () => Date.UTC(2030, 0, 1) };
+    expect(await resultOf(source, { world: later, journal })).toEqual(result);
+  });
+});
+
 describe("a journal", () => {
   it("of another call is refused", async () => {
     const { journal } = await atOnce(get("a"));

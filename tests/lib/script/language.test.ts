@@ -227,6 +227,52 @@ describe("a script that cannot go on", () => {
   }
 });
 
+describe("after a callback", () => {
+  // Each calls a function that stands on line 2, where functions of ours are called, and then goes on by itself.
+  const cases: [source: string, message: string][] = [
+    ["array.sort([1, 2],\n fn(a, b) { string.trim('x') })", "the function of `sort` gives a number"],
+    ["array.sortBy([1, 2],\n fn(x) { string.trim('x') == 'x' && x > 1 ? 1 : 'a' })", "have no order"],
+    ["array.minBy([1, 2],\n fn(x) { string.trim('x') == 'x' && x > 1 ? 1 : 'a' })", "have no order"],
+    ["array.map([1, 2],\n string.trim)", "wants a string as `text`"],
+    ["array.sort([1, 2],\n fn(a, b) { let f = fn() { string.trim('x') }\n f() })", "the function of `sort`"],
+  ];
+  for (const [source, message] of cases) {
+    it(`an error names the line of the function that called it: ${JSON.stringify(source)}`, async () => {
+      const failure = await failureOf(source);
+      expect(failure.error).toContain(message);
+      expect(failure.at).toEqual([1, 1]);
+    });
+  }
+  it("output names the line it was printed on", async () => {
+    const { output } = await run("array.map([1],\n fn(x) {\n println('in')\n })\nprintln('after')");
+    expect(output.map(({ line, text }) => [line, text])).toEqual([
+      [3, "in"],
+      [5, "after"],
+    ]);
+  });
+  it("output through a callback of ours names the line that calls it", async () => {
+    const { output } = await run(
+      "let say = fn(x) {\n string.trim(x) }\narray.forEach(array.map(['a'], say),\n println)",
+    );
+    expect(output.map(({ line }) => line)).toEqual([3]);
+  });
+});
+
+describe("a function that is left by `?`", () => {
+  const left = "let f = fn(r) { [[[[r?]]]] }\nlet e = result.err('x')\n";
+  const deep = "let d = fn(n) { if (n <= 1) { 1 } else { 1 + d(n - 1) } }\n";
+  it("is closed: however many were left, as many can be open", async () => {
+    const often = "array.forEach(array.range(10000), fn(i) { array.map([e], f) })\n";
+    expect(await resultOf(`${left}${deep}${often}d(200)`)).toBe(200);
+    expect((await failureOf(`${left}${deep}${often}d(201)`)).code).toBe("limit_depth");
+  });
+  it("leaves those around it open, also when they are called by ours", async () => {
+    const around = "let g = fn(n) { f(e)\n if (n <= 1) { 1 } else { array.first(array.map([n - 1], g)) } }\n";
+    expect(await resultOf(`${left}${around}g(199)`)).toBe(1);
+    expect((await failureOf(`${left}${around}g(200)`)).code).toBe("limit_depth");
+  });
+});
+
 describe("input", () => {
   it("names a field of the document", async () => {
     expect(await resultOf("input a\na + 1", { input: { a: 1 } })).toBe(2);

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { exportJWK, exportPKCS8, exportSPKI, generateKeyPair, jwtVerify } from "jose";
 import { describe, expect, it } from "vitest";
+import { Native } from "../../../lib/script/entry.ts";
 import { scriptLanguage, scriptLlmText, testScript, validateScript } from "../../../lib/script/index.ts";
 import { examples } from "../../../lib/script/language.ts";
 import { builtins, namespaces } from "../../../lib/script/namespaces/index.ts";
-import { Native } from "../../../lib/script/values.ts";
 import { aWorld, failureOf, resultOf, run } from "./support.ts";
 
 const functions = [
@@ -136,6 +136,9 @@ describe("functions", () => {
     ["unwrap(datetime.diff('2026-03-31', '2026-01-31', 'months'))", 2],
     ["unwrap(datetime.diff('2026-01-31', '2026-03-30', 'months'))", -1],
     ["unwrap(datetime.diff('2026-01-01T00:00:10Z', '2026-01-01'))", 10],
+    ["result.isErr(datetime.diff('2026-01-02', '2026-01-01', 'constructor'))", true],
+    ["result.isErr(datetime.add('2026-01-02', 1, '__proto__'))", true],
+    ["datetime.startOf('2026-01-02', 'constructor')", "fails"],
     ["result.isErr(datetime.parse('2026-02-30'))", true],
     ["result.isErr(datetime.parse('2026-13-01'))", true],
     ["unwrap(datetime.parse('2026-01-01T23:00:00-0200'))", "2026-01-02T01:00:00.000Z"],
@@ -295,6 +298,26 @@ describe("jwt", () => {
       'unexpected "iss" claim value',
     ],
     [
+      "another audience",
+      'jwt.verify(unwrap(jwt.sign({ aud: "a" }, env.SECRET)), env.SECRET, "HS256", { audience: "b" })',
+      'unexpected "aud" claim value',
+    ],
+    [
+      "no audience where one is asked for",
+      'jwt.verify(unwrap(jwt.sign({}, env.SECRET)), env.SECRET, "HS256", { audience: "b" })',
+      'missing required "aud" claim',
+    ],
+    [
+      "no issuer where one is asked for",
+      'jwt.verify(unwrap(jwt.sign({}, env.SECRET)), env.SECRET, "HS256", { issuer: "b" })',
+      'missing required "iss" claim',
+    ],
+    [
+      "a token before its time",
+      "jwt.verify(unwrap(jwt.sign({ nbf: datetime.unix() + 1 }, env.SECRET)), env.SECRET)",
+      '"nbf" claim timestamp check failed',
+    ],
+    [
       "another secret",
       'jwt.verify(unwrap(jwt.sign({}, env.SECRET)), env.SECRET + "x")',
       "signature verification failed",
@@ -313,6 +336,11 @@ describe("jwt", () => {
       expect(await resultOf(`result.message(${source})`, { env })).toContain(message);
     });
   }
+  it("verifies the issuer, the audience and the time that are asked for", async () => {
+    const claims = '{ iss: "a", aud: ["b", "c"], nbf: datetime.unix(), exp: datetime.unix() + 1 }';
+    const source = `unwrap(jwt.verify(unwrap(jwt.sign(${claims}, env.SECRET)), env.SECRET, "HS256", { issuer: "a", audience: "c" })).iss`;
+    expect(await resultOf(source, { env })).toBe("a");
+  });
   it("leaves the key out of the journal, and does not sign anew when resumed", async () => {
     const source = "jwt.sign({ a: 1 }, env.SECRET)";
     const first = await run(source, { env });
@@ -373,6 +401,19 @@ test.it("alone", fn() { test.expect(null).toBeNull() })`);
       [false, "no"],
       [true, null],
     ]);
+  });
+  it("names the line of an error in a function of ours", async () => {
+    const { tests } = await test('test.it("a", fn() {\n array.sort([1, "a"])\n})');
+    expect(tests[0]?.error).toBe("line 2: a number and a string have no order; sort by a function");
+  });
+  it("closes what a failed case had open: as many calls may nest in the next, and the input is the script's", async () => {
+    const fails = (n: number) => `test.it("f${n}", fn() { test.withInput({ x: 1 }, fn() { d(100) }) })`;
+    const report = await test(`let d = fn(n) { if (n <= 1) { null.x } else { 1 + d(n - 1) } }
+let ok = fn(n) { if (n <= 1) { 1 } else { 1 + ok(n - 1) } }
+${Array.from({ length: 50 }, (_, i) => fails(i)).join("\n")}
+test.it("last", fn() { test.expect(ok(199)).toBe(199)
+  test.expect($.x).toBeNull() })`);
+    expect(report.tests.at(-1)).toMatchObject({ name: "last", error: null, pass: true });
   });
   it("fails a case that expects nothing, and a script without cases", async () => {
     expect((await test('test.it("a", fn() { 1 })')).tests[0]).toMatchObject({

@@ -1,0 +1,351 @@
+/** What values cost: every function is called with arguments of a known size, and the meter watched. */
+import { describe, expect, it, vi } from "vitest";
+import { entry, Native } from "../../../lib/script/entry.ts";
+import { type JournalCall, LIMITS } from "../../../lib/script/index.ts";
+import { builtins, namespaces } from "../../../lib/script/namespaces/index.ts";
+import { Run, Suspend } from "../../../lib/script/run.ts";
+import { isList, isMap, ok, Result, type Value } from "../../../lib/script/values.ts";
+import { failureOf, run } from "./support.ts";
+
+const functions: [name: string, native: Native][] = [
+  ...[...builtins.values()].map((native): [string, Native] => [native.name, native]),
+  ...[...namespaces.values()].flatMap(({ name, members }) =>
+    [...members.values()]
+      .filter((one) => one instanceof Native)
+      .map((native): [string, Native] => [`${name}.${native.name}`, native]),
+  ),
+];
+
+/** A run that counts what is charged, and whose outbound calls are answered with `answer`. */
+function aRun(answer: JournalCall["answer"] = { ok: null }) {
+  const calls: JournalCall[] = [];
+  const one = new Run({
+    ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits: LIMITS },
+    ...{ clock: () => 0, started_at: 0, seed: 1, calls, tests: true },
+  });
+  const spent = { bytes: 0, steps: 0 };
+  const { alloc, charge } = Run.prototype;
+  one.alloc = (bytes, hint) => {
+    spent.bytes += bytes;
+    alloc.call(one, bytes, hint);
+  };
+  one.charge = (steps) => {
+    spent.steps += steps;
+    charge.call(one, steps);
+  };
+  const call = (native: Native, args: Value[]): Value => {
+    try {
+      return native.run(one, [...args]);
+    } catch (thrown) {
+      if (!(thrown instanceof Suspend)) throw thrown;
+      const { name, hash } = thrown.call;
+      calls.push({ name, hash, answer, at: "2026-01-02T03:04:05.000Z" });
+      one.rewind();
+      Object.assign(one, { made: 0 });
+      Object.assign(spent, { bytes: 0, steps: 0 });
+      return native.run(one, [...args]);
+    }
+  };
+  return { call, spent, run: one };
+}
+
+const text = ` ä${Array.from({ length: 500 }, (_, i) => `<ä ${i}>`).join(", ")} `;
+const list = Array.from({ length: 500 }, (_, i) => `item ${i}`);
+const numbers = Array.from({ length: 500 }, (_, i) => i * 7);
+const object: Value = new Map<string, Value>(Array.from({ length: 300 }, (_, i) => [`key ${i}`, `value ${i}`]));
+const same = entry({
+  name: "same",
+  params: ["...all: any"],
+  returns: "any",
+  handsOn: true,
+  doc: "",
+  example: "",
+  run: (_, first = null) => first,
+});
+const constant = (value: Value) =>
+  entry({
+    name: "constant",
+    params: ["...all: any"],
+    returns: "any",
+    handsOn: true,
+    doc: "",
+    example: "",
+    run: () => value,
+  });
+
+/** Arguments of a type, where nothing more fitting is said below. */
+const OF_TYPE: Record<string, Value> = {
+  ...{ any: text, array: list, string: text, number: 3, int: 3, bool: true, object, null: null },
+  ...{ result: ok(text), fn: same, time: "2026-01-02" },
+};
+const fitting: Record<string, Value[]> = {
+  "array.average": [numbers],
+  "array.insertAt": [list, 3, text],
+  "array.join": [list, text],
+  "array.repeat": [text, 700],
+  "array.setAt": [list, 3, text],
+  "array.sum": [numbers],
+  "array.range": [500],
+  "array.takeWhile": [[...list, false], same],
+  "array.dropWhile": [list, constant(false)],
+  "array.difference": [list, []],
+  "array.flat": [[list, list]],
+  "array.flatMap": [list, constant(numbers)],
+  "array.partition": [list, same],
+  "array.sort": [list],
+  "datetime.add": ["2026-01-02", 3, "days"],
+  "datetime.subtract": ["2026-01-02", 3, "days"],
+  "datetime.startOf": ["2026-01-02", "day"],
+  "datetime.endOf": ["2026-01-02", "day"],
+  "datetime.diff": ["2026-01-02", "2026-01-01"],
+  "datetime.compare": ["2026-01-02", "2026-01-01"],
+  "datetime.parse": ["2026-01-02"],
+  "datetime.format": ["2026-01-02", "dddd MMMM ".repeat(300)],
+  "jwt.decode": [`${btoa('{"alg":"none"}')}.${btoa(JSON.stringify({ list }))}.`],
+  "jwt.sign": [new Map([["sub", text]]), text],
+  "jwt.verify": ["a.b.c", text],
+  "map.fromEntries": [Array.from({ length: 300 }, (_, i) => [`key ${i}`, i])],
+  "map.getIn": [object, "key 1"],
+  "map.get": [object, "key 1"],
+  "map.setIn": [new Map([["a", object]]), "a.b", text],
+  "map.deepMerge": [new Map([["a", object]]), new Map<string, Value>([["a", new Map([["b", 1]])]])],
+  "map.pick": [object, [...(object as Map<string, Value>).keys()]],
+  "math.sum": [numbers],
+  "math.mean": [numbers],
+  "math.sqrt": [4],
+  "math.asin": [0],
+  "math.acos": [0],
+  "requests.request": ["GET", "https://a.example.com"],
+  "result.all": [list],
+  "string.base64Decode": [btoa("a".repeat(3000))],
+  "string.capitalize": [`a${text}`],
+  "string.fromCode": [65],
+  "string.lowercase": [text.toUpperCase()],
+  "string.match": [text, "(\\d+)>, <(.) (.)"],
+  "string.matchAll": [text, "\\d+"],
+  "string.padStart": ["a", 3000],
+  "string.padEnd": ["a", 3000],
+  "string.parseFloat": ["1"],
+  "string.parseInt": ["1"],
+  "string.toNumber": ["1"],
+  "string.parseJson": [JSON.stringify(list)],
+  "string.repeat": [text, 3],
+  "string.replace": [text, ",", ";;;"],
+  "string.replaceAll": [text, ",", ";;;"],
+  "string.replaceFirst": [text, ",", text],
+  "string.replacePattern": [text, ",", "$0$0$0"],
+  "string.split": [text, ","],
+  "string.splitPattern": [text, ","],
+  "string.lines": [text.replaceAll(",", "\r\n")],
+  "string.template": ["{{key 1}} and {{key 2}}".repeat(100), object],
+  "string.test": [text, "x"],
+  "string.toJson": [list],
+  "string.toString": [list],
+  "string.truncate": [text, 2000],
+  "string.urlDecode": [encodeURIComponent(text)],
+};
+
+function argumentsOf(name: string, native: Native): Value[] {
+  const given = fitting[name];
+  if (given) return given;
+  return native.params
+    .filter(({ optional }) => !optional)
+    .flatMap(({ type, rest }) => {
+      const [first] = type.split("|");
+      const value = OF_TYPE[first!]!;
+      return rest ? [value, value] : [value];
+    });
+}
+
+/** What a value really holds, at the least, of what is not in `known`: texts, and a place for each item and field. */
+function heldBy(value: Value, known: Set<Value>): number {
+  if (typeof value === "string") return known.has(value) || !known.add(value) ? 0 : value.length * 2;
+  if (typeof value !== "object" || value === null || known.has(value)) return 0;
+  known.add(value);
+  if (isList(value)) return value.reduce((sum: number, item) => sum + heldBy(item, known), value.length * 8);
+  if (isMap(value))
+    return [...value].reduce((sum, entry) => sum + heldBy(entry[0], known) + heldBy(entry[1], known), value.size * 16);
+  if (value instanceof Result) return 16 + heldBy(value.message, known) + heldBy(value.value, known);
+  return 0;
+}
+const answered = { status: 200, headers: {}, body: list };
+
+describe("what a function gives", () => {
+  /** Numbers, booleans and null cost nothing, and an expectation is paid for in whole. */
+  const free = /^(int|number|bool|null|int\|null|number\|null|expectation)$/;
+  const making = functions.filter(([, native]) => !native.handsOn && !free.test(native.returns));
+
+  it("is looked at for most of the table", () => expect(making.length).toBeGreaterThan(100));
+  for (const [name, native] of making) {
+    it(`is paid for by ${name}`, () => {
+      const args = argumentsOf(name, native);
+      const { call, spent } = aRun({ ok: answered });
+      const value = call(native, args);
+      const known = new Set<Value>();
+      for (const arg of args) heldBy(arg, known);
+      const held = heldBy(value, known);
+      expect(held).toBeGreaterThan(0);
+      expect(spent.bytes).toBeGreaterThanOrEqual(held);
+    });
+  }
+
+  it("is a number, a boolean or null where nothing is charged", () => {
+    for (const [name, native] of functions.filter(([, { returns }]) => free.test(returns))) {
+      if (name.startsWith("test.")) continue;
+      const value = aRun().call(native, argumentsOf(name, native));
+      expect([name, value === null || typeof value === "number" || typeof value === "boolean"]).toEqual([name, true]);
+    }
+  });
+
+  it("was there before, of those alone that hand something on", () => {
+    const handing = functions.filter(([, native]) => native.handsOn);
+    expect(handing.map(([name]) => name)).toEqual([
+      ...["unwrap", "typeof"],
+      ...["reduce", "find", "at", "first", "last", "min", "max", "minBy", "maxBy"].map((name) => `array.${name}`),
+      ...["string.substring", "string.slice", "map.get", "map.getIn"],
+      ...["ok", "err", "value", "message", "unwrapOr", "map", "mapErr", "andThen", "fromNull"].map(
+        (name) => `result.${name}`,
+      ),
+      "test.withInput",
+    ]);
+    for (const [name, native] of handing) {
+      const args = argumentsOf(name, native);
+      const { call, spent } = aRun();
+      const value = call(native, args);
+      const known = new Set<Value>();
+      for (const arg of args) heldBy(arg, known);
+      const held = value instanceof Result ? (value.ok ? value.value : value.message) : value;
+      const part = typeof held === "string" && (name === "typeof" || text.includes(held));
+      expect([name, part || heldBy(held, known)]).toEqual([name, part || 0]);
+      expect(spent.bytes).toBeLessThanOrEqual(48);
+    }
+  });
+
+  it("is paid for besides what callbacks made, and only once", () => {
+    const wasteful = entry({
+      ...{ name: "wasteful", params: ["...all: any"], returns: "string", doc: "", example: "" },
+      run: () => "a".repeat(1000),
+    });
+    const { call, spent } = aRun();
+    call(namespaces.get("array")!.find("takeWhile") as Native, [list, wasteful]);
+    const taken = 48 + 500 * 8;
+    const wasted = 500 * (24 + 2000);
+    expect(spent.bytes).toBe(taken + wasted);
+    spent.bytes = 0;
+    call(namespaces.get("array")!.find("map") as Native, [list, wasteful]);
+    expect(spent.bytes).toBe(taken + wasted);
+  });
+  it("costs steps in proportion, too", () => {
+    const { call, spent } = aRun();
+    call(namespaces.get("array")!.find("reverse") as Native, [Array.from({ length: 64_000 }, () => 1)]);
+    expect(spent.steps).toBeGreaterThanOrEqual(8000);
+  });
+});
+
+describe("before there is a result", () => {
+  const small = { limits: { memory_bytes: 2_000_000 } };
+
+  // Each list is of 160 kB, and all are there at once: 2 MB are full long before 200 calls are open.
+  const piling = [
+    ...["array.map(l, f)", "array.flatMap(l, f)", "array.filter(l, f)", "array.partition(l, f)", "array.count(l, f)"],
+    ...["array.sortBy(l, f)", "array.sort(l, f)"],
+    ...["map.filter(m, f)", "map.mapValues(m, f)", "map.mapKeys(m, f)"],
+  ];
+  for (const call of piling) {
+    it(`what ${call} works on is paid for, while its callbacks do the same`, async () => {
+      const m = "map.fromEntries(array.map(array.range(2000), fn(i) { [i, i] }))";
+      const source = `let l = array.range(20000)\nlet m = ${m}\nlet f = fn(x, y) { ${call} }\nf(0, 0)`;
+      expect(await failureOf(source, small)).toMatchObject({ code: "limit_memory" });
+    });
+  }
+
+  it("a query is paid for field by field", async () => {
+    const encode = vi.spyOn(globalThis, "encodeURIComponent");
+    const fields = "map.fromEntries(array.map(array.range(100), fn(i) { [i, s] }))";
+    const source = `let s = string.repeat("a", 100000)\nrequests.get("https://a.example.com", { query: ${fields} })`;
+    expect(await failureOf(source, small)).toMatchObject({ code: "limit_memory" });
+    expect(encode.mock.calls.length).toBeLessThan(30);
+    encode.mockRestore();
+  });
+  it("headers are paid for, however often they hold the same text", async () => {
+    const fields = "map.fromEntries(array.map(array.range(20), fn(i) { [i, s] }))";
+    const source = `let s = string.repeat("a", 100000)\nrequests.get("https://a.example.com", { headers: ${fields} })`;
+    expect(await failureOf(source, small)).toMatchObject({ code: "limit_memory" });
+  });
+  it("a path is not read beyond its hundred steps", async () => {
+    const split = vi.spyOn(String.prototype, "split");
+    expect((await failureOf('map.getIn({}, string.repeat(".", 100000))')).error).toContain("at most 100 steps");
+    const parts = split.mock.results.map(({ value }) => (value as string[]).length);
+    split.mockRestore();
+    expect(Math.max(...parts)).toBe(101);
+  });
+  it("a path holds texts and numbers: a list in it could have an endless text", async () => {
+    const endless = "array.reduce(array.range(60), [1], fn(x, i) { [x, x] })";
+    for (const source of [`map.getIn({}, [${endless}])`, `map.setIn([1], [${endless}], 1)`]) {
+      expect(await failureOf(source)).toMatchObject({
+        code: "runtime",
+        error: "a step of a path is a string or a number, not an array",
+      });
+    }
+  });
+});
+
+describe("JSON", () => {
+  const long = 'string.repeat("a", 1000000)';
+  const shared: [what: string, source: string][] = [
+    ["texts", `array.repeat(${long}, 20)`],
+    ["messages of errors", `array.repeat(result.err(${long}), 20)`],
+    ["names of fields", `array.repeat(map.set({}, ${long}, 1), 20)`],
+  ];
+  for (const [what, source] of shared) {
+    it(`counts ${what} as often as they stand in it`, async () => {
+      expect(await failureOf(source)).toMatchObject({ code: "limit_output", error: "the result is larger than 8 MB" });
+      expect(await failureOf(`string.toJson(${source})`)).toMatchObject({
+        code: "limit_memory",
+        error: "a JSON text is larger than 8 MB",
+      });
+    });
+  }
+  it("counts the message of an error that is made a text", async () => {
+    const source = `array.countBy(array.repeat(result.err(${long}), 100), fn(e) { e })`;
+    expect(await failureOf(source)).toMatchObject({ code: "limit_memory" });
+  });
+  it("from outside is paid for, with its names", async () => {
+    const { call, spent } = aRun({ ok: { ["n".repeat(5000)]: ["t".repeat(5000)] } });
+    call(namespaces.get("storage")!.find("get") as Native, ["key"]);
+    expect(spent.bytes).toBeGreaterThanOrEqual(20_000);
+  });
+});
+
+describe("comparing", () => {
+  it("pays for the names of fields, which may be long and equal", async () => {
+    const source =
+      'let a = array.map([1, 2], fn(x) { map.set({}, string.repeat("a", 5000000), 1) })\narray.forEach(array.range(1000), fn(x) { a[0] == a[1] })';
+    expect(await failureOf(source, { limits: { steps: 2_000_000 } })).toMatchObject({ code: "limit_steps" });
+  });
+});
+
+describe("printing", () => {
+  it("pays for the text and for the values", () => {
+    const { spent, run } = aRun();
+    run.print([text, list], null);
+    const [{ text: shown } = { text: "" }] = run.output;
+    expect(shown.length).toBeGreaterThan(text.length + list.length * 8);
+    expect(spent.bytes).toBeGreaterThanOrEqual(shown.length * 4);
+    expect(spent.steps).toBeGreaterThanOrEqual(shown.length >> 5);
+  });
+  it("counts fifty characters an entry beside its text and its values", async () => {
+    const { code, output } = await run("array.forEach(array.range(30000), fn(i) { println() })");
+    expect(code).toBe("limit_output");
+    expect(output.length).toBe(Math.floor(1_000_000 / (50 + "[]".length)));
+  });
+  it("of one text many times is judged before it is joined", async () => {
+    const many = Array.from({ length: 255 }, () => "s").join(", ");
+    const { code, output } = await run(`let s = string.repeat("a", 100000)\nprintln(${many})`);
+    expect([code, output]).toEqual(["limit_output", []]);
+    expect(
+      (await failureOf(`let s = string.repeat("a", 100000)\nprintln(${many})`, { limits: { memory_bytes: 400_000 } }))
+        .code,
+    ).toBe("limit_output");
+  });
+});
