@@ -43,6 +43,16 @@ describe("keys", () => {
       expect(new Set(secrets.map(part)).size).toBe(50);
     }
   });
+  it("are told from tokens by how they begin: a token may have sk_ in the middle", () => {
+    expect(["sk_live_", "pk_dsb_", "eyJ.sk_live_.pk_", "SK_live_", "rt_", ""].map(looksLikeKey)).toEqual([
+      true,
+      true,
+      false,
+      false,
+      false,
+      false,
+    ]);
+  });
   it("are refused when any one character is another", async () => {
     const { full_key } = await newKey("publishable", newId("app"), "-");
     await fc.assert(
