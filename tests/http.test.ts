@@ -135,6 +135,32 @@ describe("a bug", () => {
   });
 });
 
+// On a real PostgreSQL alone: the embedded one has no second connection that could break the first.
+describe.runIf(system.concurrent)("a write that the database gave up", () => {
+  it.each(["pg_cancel_backend", "pg_terminate_backend"])(
+    "by %s is a 503 that asks to come again, and wrote nothing",
+    async (end) => {
+      const { owner } = await anOwner();
+      const { id } = await anAgent(owner);
+      const ours = "from pg_stat_activity where datname = current_database() and wait_event";
+      const holding = sql(
+        "with held as (select from data.agents where id = $1 for update) select pg_sleep(20) from held",
+        [id],
+      ).catch(String);
+      await expect.poll(() => sql(`select ${ours} = 'PgSleep'`)).toHaveLength(1);
+      const answer = owner("PATCH", `${agents}/${id}`, { name: "Eve" });
+      await expect.poll(() => sql(`select ${end}(pid) ${ours}_type = 'Lock'`)).toHaveLength(1);
+      const { status, headers, body, text } = await answer;
+      expect([status, headers.get("Retry-After"), body.error.code]).toEqual([503, "1", "unavailable"]);
+      expect(text).not.toMatch(/cancel|terminat|postgres|connection/i);
+      await sql(`select pg_cancel_backend(pid) ${ours} = 'PgSleep'`);
+      await holding;
+      expect((await must(owner("GET", `${agents}/${id}`), 200)).name).toBe("Ada");
+      await must(owner("PATCH", `${agents}/${id}`, { name: "Eve" }), 200);
+    },
+  );
+});
+
 describe("X-Request-Id", () => {
   it.each(["12345678", "a_b-C".repeat(12)])("is echoed when well-formed: %s", async (id) => {
     const { headers } = await caller()("GET", "/healthz", undefined, { "X-Request-Id": id });
