@@ -55,6 +55,24 @@ describe("POST /api/v1/auth/refresh", () => {
     expect(decodeJwt(again.token)).toEqual(decodeJwt(first.token));
   });
 
+  it("gives no second 30 seconds for having retried in the first", async () => {
+    const { user, session } = await aSession();
+    const first = await must(refresh(session.refresh_token), 200);
+    await age(user.id, "20 seconds");
+    await must(refresh(session.refresh_token), 200);
+    await age(user.id, "11 seconds");
+    expect((await refresh(session.refresh_token)).status).toBe(401);
+    expect(await works(first.token)).toBe(401);
+  });
+
+  it("counts the 30 seconds anew from the next rotation", async () => {
+    const { user, session } = await aSession();
+    const second = await must(refresh(session.refresh_token), 200);
+    await age(user.id, "1 hour");
+    const third = await must(refresh(second.refresh_token), 200);
+    expect((await must(refresh(second.refresh_token), 200)).refresh_token).toBe(third.refresh_token);
+  });
+
   it("ends the sign-in and every token of it when a used token comes again later", async () => {
     const { user, session } = await aSession();
     const next = await must(refresh(session.refresh_token), 200);
@@ -98,6 +116,34 @@ describe("POST /api/v1/auth/refresh", () => {
     expect(await left()).toBeCloseTo(30, 1);
     await sql("update data.token_families set expires_at = now() where user_id = $1", [user.id]);
     expect((await refresh(next.refresh_token)).status).toBe(401);
+  });
+
+  describe("of a token that lives a year", () => {
+    const year = { expires_in: 31_536_000 };
+    /** Lets days go by for the user's sign-in and its tokens. */
+    const pass = async (user: string, days: number) => {
+      for (const table of ["tokens", "token_families"]) {
+        await sql(`update data.${table} set expires_at = expires_at - interval '${days} days' where user_id = $1`, [
+          user,
+        ]);
+      }
+    };
+
+    it("goes on for as long as that token, not for 30 days", async () => {
+      const { user, session } = await aSession(undefined, year);
+      await pass(user.id, 364);
+      expect(await works(session.access_token)).toBe(200);
+      await must(refresh(session.refresh_token), 200);
+    });
+
+    it("takes no time away that the sign-in had left", async () => {
+      const { user, session } = await aSession(undefined, year);
+      const next = await must(refresh(session.refresh_token), 200);
+      await pass(user.id, 31);
+      const third = await must(refresh(next.refresh_token), 200);
+      await pass(user.id, 31);
+      await must(refresh(third.refresh_token), 200);
+    });
   });
 
   it("refuses a suspended org, and works again as soon as it is active", async () => {
