@@ -1,15 +1,9 @@
 import fc from "fast-check";
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
-import {
-  type CursorPage,
-  containing,
-  openCursor,
-  pageQuery,
-  paginate,
-  paginateByCursor,
-  windowOf,
-} from "../../lib/paging.ts";
+import type { Tenant } from "../../lib/db/schema.ts";
+import { newId } from "../../lib/ids.ts";
+import { type CursorPage, containing, openCursor, pageQuery, paginate, paginateByCursor } from "../../lib/paging.ts";
 
 describe("a numbered page", () => {
   it.each([
@@ -23,18 +17,13 @@ describe("a numbered page", () => {
     ["beyond the end", 9, 10, 21, { total_pages: 3, has_next: false, has_prev: true }],
   ])("%s says what is around it", (_, page, page_size, total, around) => {
     const rows = [{ id: 1 }, { id: 2 }];
-    expect(paginate({ page, page_size }, rows, total, ({ id }) => `${id}`)).toEqual({
+    expect(paginate({ page, page_size }, { rows, total }, ({ id }) => `${id}`)).toEqual({
       data: ["1", "2"],
       page,
       page_size,
       total_entries: total,
       ...around,
     });
-  });
-
-  it("begins where the one before it ended", () => {
-    expect(windowOf({ page: 1, page_size: 25 })).toEqual({ limit: 25, offset: 0 });
-    expect(windowOf({ page: 3, page_size: 10 })).toEqual({ limit: 10, offset: 20 });
   });
 
   it("is the first of 25 unless asked otherwise, and never over 100", () => {
@@ -48,7 +37,7 @@ describe("a numbered page", () => {
 
 describe("a cursor list", () => {
   const roots = "r".repeat(32);
-  const place = "a list";
+  const tenant: Tenant = { kind: "app", app: newId("app"), sandbox: "-" };
   type Row = { id: string };
   const named = (n: number) => ({ id: `id_${String(n).padStart(3, "0")}` });
   const newestFirst = (rows: Row[]) => rows.map(({ id }) => id).sort((a, b) => (a < b ? 1 : -1));
@@ -59,13 +48,15 @@ describe("a cursor list", () => {
     const sorted = newestFirst(way).map((id) => ({ id }));
     return (direction === "older" ? sorted : sorted.reverse()).slice(0, limit + 1);
   }
-  async function read(rows: Row[], query: Parameters<typeof openCursor>[1]) {
-    const page = await openCursor(roots, query, place);
-    return paginateByCursor(roots, page, found(rows, page), place, ({ id }) => id);
+  const open = (query: Parameters<typeof openCursor>[3], list = "a list", of: Tenant = tenant) =>
+    openCursor(roots, list, of, query);
+  async function read(rows: Row[], query: Parameters<typeof openCursor>[3]) {
+    const page = await open(query);
+    return paginateByCursor(page, found(rows, page), ({ id }) => id);
   }
   /** Where a cursor leads. */
   const opened = async (cursor: string | null, name: "before_cursor" | "after_cursor") =>
-    cursor && (await openCursor(roots, { limit: 1, [name]: cursor }, place)).from;
+    cursor && (await open({ limit: 1, [name]: cursor })).from;
 
   it("holds everything once, newest first, on the way down and on the way back", async () => {
     await fc.assert(
@@ -100,16 +91,7 @@ describe("a cursor list", () => {
   it("leads on from an empty page, back the way it came", async () => {
     const rows = [named(5)];
     const [only] = rows;
-    const sealed = async (from: string) =>
-      (
-        await paginateByCursor(
-          roots,
-          { limit: 1, direction: "older", from: null },
-          [{ id: from }, { id: "" }],
-          place,
-          String,
-        )
-      ).before_cursor!;
+    const sealed = async (id: string) => (await open({ limit: 1 })).seal(id);
     const older = await read(rows, { limit: 3, before_cursor: await sealed(only!.id) });
     expect(older).toEqual({ data: [], has_more: false, before_cursor: null, after_cursor: expect.any(String) });
     expect(await opened(older.after_cursor, "after_cursor")).toBe(only!.id);
@@ -143,16 +125,23 @@ describe("a cursor list", () => {
   it("refuses a cursor of another list, one that nobody sealed, and two at once", async () => {
     const { before_cursor } = await read([1, 2].map(named), { limit: 1 });
     const cursor = before_cursor!;
-    await expect(openCursor(roots, { limit: 1, before_cursor: cursor }, "another list")).rejects.toMatchObject({
-      status: 400,
-      code: "invalid_cursor",
-    });
+    const elsewhere: [string, Tenant][] = [
+      ["another list", tenant],
+      ["a list", { ...tenant, app: newId("app") }],
+      ["a list", { ...tenant, sandbox: newId("sandbox") }],
+      ["a list", { ...tenant, kind: "org", org: newId("org") }],
+      ["a list", { ...tenant, kind: "org", org: "-" }],
+    ];
+    for (const [list, of] of elsewhere) {
+      const opening = open({ limit: 1, before_cursor: cursor }, list, of);
+      await expect(opening).rejects.toMatchObject({ status: 400, code: "invalid_cursor" });
+    }
     for (const query of [
       { before_cursor: "nonsense" },
       { after_cursor: "" },
       { before_cursor: cursor, after_cursor: cursor },
     ]) {
-      await expect(openCursor(roots, { limit: 1, ...query }, place)).rejects.toMatchObject({ status: 400 });
+      await expect(open({ limit: 1, ...query })).rejects.toMatchObject({ status: 400 });
     }
   });
 });

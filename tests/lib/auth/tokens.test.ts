@@ -35,7 +35,7 @@ describe("an access token", () => {
     at(NOON);
     for (const sandbox of [token.sandbox, "-"] as const) {
       const text = await signToken({ JWKS: set(one), ISSUERS }, { ...token, sandbox }, life);
-      expect(await verifyToken({ JWKS: set(open(one)), ISSUERS }, text)).toEqual({ ...token, sandbox });
+      expect(await verifyToken({ PUBLIC_JWKS: set(open(one)), ISSUERS }, text)).toEqual({ ...token, sandbox });
       expect(decodeJwt(text).sandbox).toBe(sandbox === "-" ? undefined : sandbox);
     }
   });
@@ -45,7 +45,7 @@ describe("an access token", () => {
     const text = await signToken({ JWKS: set(two, one), ISSUERS }, token, life);
     expect(decodeProtectedHeader(text).kid).toBe("two");
     expect(decodeJwt(text).iss).toBe("https://new.example");
-    const verify = (JWKS: string, ISSUERS: string) => verifyToken({ JWKS, ISSUERS }, text);
+    const verify = (PUBLIC_JWKS: string, ISSUERS: string) => verifyToken({ PUBLIC_JWKS, ISSUERS }, text);
     expect(await verify(set(open(one), open(two)), "https://newest.example,https://new.example")).toEqual(token);
     expect(await verify(set(open(one)), ISSUERS)).toBeNull();
   });
@@ -53,11 +53,11 @@ describe("an access token", () => {
   it("is refused from an issuer that isn't named any more", async () => {
     at(NOON);
     const text = await signToken({ JWKS: set(one), ISSUERS: "https://gone.example" }, token, life);
-    expect(await verifyToken({ JWKS: set(open(one)), ISSUERS }, text)).toBeNull();
+    expect(await verifyToken({ PUBLIC_JWKS: set(open(one)), ISSUERS }, text)).toBeNull();
   });
 
   it("ends with its exp, also where it was found good before", async () => {
-    const keys = { JWKS: set(open(one)), ISSUERS };
+    const keys = { PUBLIC_JWKS: set(open(one)), ISSUERS };
     const text = await signToken({ JWKS: set(one), ISSUERS }, token, life);
     at(NOON + 59);
     expect(await verifyToken(keys, text)).toEqual(token);
@@ -70,13 +70,13 @@ describe("an access token", () => {
   it("is found good under the keys that it was found good under, and no other", async () => {
     at(NOON);
     const text = await signToken({ JWKS: set(one), ISSUERS }, token, life);
-    expect(await verifyToken({ JWKS: set(open(one)), ISSUERS }, text)).toEqual(token);
-    expect(await verifyToken({ JWKS: set(open({ ...two, kid: "one" })), ISSUERS }, text)).toBeNull();
+    expect(await verifyToken({ PUBLIC_JWKS: set(open(one)), ISSUERS }, text)).toEqual(token);
+    expect(await verifyToken({ PUBLIC_JWKS: set(open({ ...two, kid: "one" })), ISSUERS }, text)).toBeNull();
   });
 
   it("that is good stays good beside a thousand others", async () => {
     at(NOON);
-    const keys = { JWKS: set(one), ISSUERS };
+    const keys = { JWKS: set(one), PUBLIC_JWKS: set(open(one)), ISSUERS };
     const texts = [];
     for (let i = 0; i < 1005; i++) texts.push(await signToken(keys, { ...token, token: newId("token") }, life));
     for (const text of [...texts, ...texts.slice(0, 10)]) expect(await verifyToken(keys, text)).not.toBeNull();
@@ -87,7 +87,7 @@ describe("an access token", () => {
   it("has no scope where its scope is an empty text", async () => {
     at(NOON);
     const text = await signToken({ JWKS: set(one), ISSUERS }, { ...token, scopes: [] }, life);
-    expect((await verifyToken({ JWKS: set(one), ISSUERS }, text))?.scopes).toEqual([]);
+    expect((await verifyToken({ PUBLIC_JWKS: set(one), ISSUERS }, text))?.scopes).toEqual([]);
   });
 
   it("of a key without its kid is refused, though its signature is good", async () => {
@@ -98,8 +98,8 @@ describe("an access token", () => {
       new SignJWT(claims)
         .setProtectedHeader({ alg: "ES256", typ: "at+jwt", ...header })
         .sign(await importJWK(one, "ES256"));
-    expect(await verifyToken({ JWKS, ISSUERS }, await sign({ kid: "one" }))).toEqual(token);
-    expect(await verifyToken({ JWKS, ISSUERS }, await sign({}))).toBeNull();
+    expect(await verifyToken({ PUBLIC_JWKS: JWKS, ISSUERS }, await sign({ kid: "one" }))).toEqual(token);
+    expect(await verifyToken({ PUBLIC_JWKS: JWKS, ISSUERS }, await sign({}))).toBeNull();
   });
 });
 

@@ -1,11 +1,11 @@
 import { NeonDbError } from "@neondatabase/serverless";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { asConflict, asLiveness, lostRace } from "../../../lib/db/errors.ts";
+import { asRefusal, lostRace } from "../../../lib/db/errors.ts";
 import { ApiError, notFound } from "../../../lib/errors.ts";
 
 /** What the driver throws: Postgres's words, and the fields of its error. Without a code it never got there. */
-const thrown = (code: string | undefined, fields: { message?: string; constraint?: string } = {}) =>
-  Object.assign(new NeonDbError(fields.message ?? "words of the database"), { code, constraint: fields.constraint });
+const thrown = (code: string | undefined, fields: { message?: string; table?: string; constraint?: string } = {}) =>
+  Object.assign(new NeonDbError(fields.message ?? "words of the database"), { code, ...fields });
 
 describe("what a round trip threw", () => {
   const log = vi.spyOn(console, "error");
@@ -25,7 +25,7 @@ describe("what a round trip threw", () => {
     ["admin_shutdown", "57P01"],
     ["cannot_connect_now", "57P03"],
   ])("passes: %s is a 503 that asks to come again, its words in the log alone", (_, code) => {
-    const answered = asLiveness(thrown(code), "agents:read") as ApiError;
+    const answered = asRefusal(thrown(code), "agents:read") as ApiError;
     expect(answered).toBeInstanceOf(ApiError);
     expect([answered.status, answered.code, answered.headers]).toEqual([503, "unavailable", { "Retry-After": "1" }]);
     expect(answered.message).not.toContain("words of the database");
@@ -46,17 +46,17 @@ describe("what a round trip threw", () => {
     ["raise_exception", "P0001"],
   ])("is a bug: %s stays what it is", (_, code) => {
     const error = thrown(code);
-    expect(asLiveness(error, "agents:read")).toBe(error);
+    expect(asRefusal(error, "agents:read")).toBe(error);
     expect(log).not.toHaveBeenCalled();
   });
 
   it.each([new TypeError("no database at all"), notFound("agent"), "a word"])("is left alone: %s", (error) => {
-    expect(asLiveness(error, "agents:read")).toBe(error);
+    expect(asRefusal(error, "agents:read")).toBe(error);
   });
 
   it("is what a door raised", () => {
     const raised = (code: string, message: string) => {
-      const { status, code: name, headers } = asLiveness(thrown(code, { message }), "agents:write") as ApiError;
+      const { status, code: name, headers } = asRefusal(thrown(code, { message }), "agents:write") as ApiError;
       return [status, name, headers["WWW-Authenticate"]];
     };
     for (const reason of ["token_revoked", "user_gone", "key_unknown", "sandbox_expired", "org_suspended"]) {
@@ -88,40 +88,53 @@ describe("a lost race", () => {
 });
 
 describe("a broken constraint", () => {
-  const refused = (code: string, constraint: string) => {
-    try {
-      return asConflict(thrown(code, { constraint }));
-    } catch (error) {
-      if (!(error instanceof ApiError)) return error;
-      return [error.status, ...error.fields.map(({ field, message }) => `${field} ${message}`)];
-    }
+  const refused = (code: string, table: string, constraint: string) => {
+    const answered = asRefusal(thrown(code, { table, constraint }), "agents:write");
+    if (!(answered instanceof ApiError)) return answered;
+    return [answered.status, ...answered.fields.map(({ field, message }) => `${field} ${message}`)];
   };
 
   it.each([
-    ["23505", "orgs_slug_key", [409, "slug is already taken"]],
-    ["23505", "agents_lookup_key_key", [409, "lookup_key is already taken"]],
-    // Ends its table at the first "s_", not at the last.
-    ["23505", "orgs_business_unit_key", [409, "business_unit is already taken"]],
-    ["23514", "users_metadata_check", [422, "metadata is too large"]],
-    ["23503", "agents_user_fkey", [422, "user there is no such user"]],
-    ["23503", "token_families_user_fkey", [422, "user there is no such user"]],
-    ["23503", "orgs_tenant_fkey", [422, "org there is no such org"]],
-  ])("%s of %s names its field", (code, constraint, refusal) => {
-    expect(refused(code, constraint)).toEqual(refusal);
+    ["23505", "orgs", "slug_key", [409, "slug is already taken"]],
+    ["23505", "agents", "lookup_key_key", [409, "lookup_key is already taken"]],
+    // Its table is what the database says, wherever an s and a _ stand.
+    ["23505", "orgs", "business_unit_key", [409, "business_unit is already taken"]],
+    ["23505", "access_rules", "name_key", [409, "name is already taken"]],
+    ["23514", "users", "metadata_check", [422, "metadata is too large"]],
+    ["23503", "agents", "user_fkey", [422, "user there is no such user"]],
+    ["23503", "token_families", "user_fkey", [422, "user there is no such user"]],
+    ["23503", "orgs", "tenant_fkey", [422, "org there is no such org"]],
+  ])("%s of %s_%s names its field", (code, table, rest, refusal) => {
+    expect(refused(code, table, `${table}_${rest}`)).toEqual(refusal);
   });
 
   it.each([
-    ["23505", "idempotency_keys_pkey"],
-    ["23505", ""],
-    ["23502", "orgs_slug_key"],
-    ["23P01", "orgs_slug_key"],
-    ["42501", "agents_user_fkey"],
-  ])("%s of %j is thrown on as it is", (code, constraint) => {
-    expect(refused(code, constraint)).toBeInstanceOf(NeonDbError);
+    ["23505", "idempotency_keys", "idempotency_keys_pkey"],
+    ["23505", "orgs", ""],
+    ["23505", "", ""],
+    ["23505", "orgs", "agents_lookup_key_key"],
+    ["23505", "users", "users_metadata_check"],
+    ["23514", "orgs", "orgs_slug_key"],
+    ["23503", "orgs", "orgs_slug_key"],
+    ["23502", "orgs", "orgs_slug_key"],
+    ["23P01", "orgs", "orgs_slug_key"],
+    ["42501", "agents", "agents_user_fkey"],
+  ])("%s of %s: %j is a bug, and stays what it is", (code, table, constraint) => {
+    expect(refused(code, table, constraint)).toBeInstanceOf(NeonDbError);
   });
+});
 
-  it("is no error but the database's", () => {
-    const bug = new TypeError("not the driver's");
-    expect(() => asConflict(bug)).toThrow(bug);
+describe("a row above that isn't the viewer's", () => {
+  const raised = (code: string, message: string) => {
+    const { status, message: text } = asRefusal(thrown(code, { message }), "agents:write") as ApiError;
+    return [status, text];
+  };
+  it("is absent, by the name of its kind", () => {
+    expect(raised("AE404", "agent")).toEqual([404, notFound("agent").message]);
+    expect(raised("AE404", "token_family")).toEqual([404, "No such token."]);
+  });
+  it("may be read and not changed, which says no permission's name", () => {
+    const text = "You may read this agent, but its access list does not let you change it.";
+    expect(raised("AE403", "read_only agent")).toEqual([403, text]);
   });
 });
