@@ -127,7 +127,7 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/tokens": () => ({}),
   "POST /api/v1/sandboxes": () => ({ name: "A sandbox", slug: unique("box") }),
   "POST /api/v1/sandboxes/{sandbox}/keys": () => ({ type: "secret" }),
-  "PUT /api/v1/users/{user}/profile": ({ word }) => ({ full_name: word }),
+  "PUT /api/v1/users/{user}/profile": ({ word }) => ({ alias: word }),
   "POST /api/v1/users/{user}/tokens": ({ word }) => ({ name: word, expires_in_days: 7 }),
   "POST /api/v1/agents": ({ word }) => ({ name: word }),
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
