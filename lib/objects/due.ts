@@ -17,7 +17,7 @@ export const retryDelay = (attempts: number, random: number): number =>
 
 const waiting = (head: readonly Due[], running: ReadonlySet<string>) => head.filter(({ name }) => !running.has(name));
 
-/** What is to begin now. `head` is the list's first AT_ONCE + 1 by (at, name): no more can matter. */
+/** What is to begin now. `head` is the list's first AT_ONCE by (at, name): no more can matter. */
 export const toBegin = (head: readonly Due[], running: ReadonlySet<string>, now: number): Due[] =>
   waiting(head, running)
     .filter(({ at }) => at <= now)

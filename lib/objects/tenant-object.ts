@@ -42,9 +42,8 @@ export abstract class TenantObject extends DurableObject<Bindings> {
   protected abstract whenDue(name: string): Promise<void>;
 
   /**
-   * Sets or moves what is to be done; what is due already begins as soon as the caller has let go. What is written to
-   * storage beside it, without an await between, commits with it. A run that is to come again sets its next as the last
-   * thing it does: from there on that instant is what counts.
+   * Sets or moves what is to be done. What is written to storage beside it, without an await between, commits with it.
+   * A run that is to come again sets its next as the last thing it does: from there on that instant is what counts.
    */
   protected due(name: string, at: number): void {
     const set = "insert into due values (?, ?, 0) on conflict (name) do update set at = excluded.at, attempts = 0";
@@ -63,7 +62,7 @@ export abstract class TenantObject extends DurableObject<Bindings> {
     this.#look();
   }
 
-  /** Ends the object: no alarm and no storage is left of it, and what is still in flight doesn't bring it back. */
+  /** Ends the object: no alarm and no storage is left of it, and what is still in flight sets nothing more. */
   async erase(): Promise<void> {
     this.#erased = true;
     await this.ctx.storage.deleteAll();
@@ -74,10 +73,10 @@ export abstract class TenantObject extends DurableObject<Bindings> {
     if (this.#erased) return;
     const { sql } = this.ctx.storage;
     const now = Date.now();
-    const head = sql.exec<Due>("select name, at, attempts from due order by at, name limit ?", AT_ONCE + 1).toArray();
+    const head = sql.exec<Due>("select name, at, attempts from due order by at, name limit ?", AT_ONCE).toArray();
     for (const { name, attempts } of toBegin(head, this.#running, now)) {
       const begun = attempts + 1;
-      // When it comes again if the process ends under it.
+      // Should the process end under it, it comes again then.
       const again = now + retryDelay(begun, Math.random());
       sql.exec("update due set at = ?, attempts = ? where name = ?", again, begun, name);
       this.#running.add(name);
@@ -125,16 +124,19 @@ export abstract class TenantObject extends DurableObject<Bindings> {
         const raised = refusal(error);
         if (raised?.code !== "AE401") throw error;
         // A database that doesn't know the app either is another one, by mistake: a failure, and no end.
-        const known = await ask([enter(NONE, NONE)], "read").then(
-          () => true,
-          () => false,
-        );
-        if (known) await this.erase();
-        throw new Error(known ? raised.reason : "the database doesn't know this app");
+        await ask([enter(NONE, NONE)], "read").catch(() => {
+          throw new Error("the database doesn't know this app");
+        });
+        await this.erase();
+        throw new Error(raised.reason);
       }
     };
-    const viewer = { kind: "object" } as const;
-    const door: Door = { enter: enter(sandbox, org), permission: "self", viewer, onStale: () => {} };
+    const door: Door = {
+      enter: enter(sandbox, org),
+      permission: "self",
+      viewer: { kind: "object" },
+      onStale: () => {},
+    };
     return new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write");
   }
 }

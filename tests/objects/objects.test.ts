@@ -91,12 +91,12 @@ describe.concurrent("one alarm with its due-list", () => {
   it("does each thing at its own instant, never before it, and then sets no alarm", async () => {
     const object = anObject();
     const now = Date.now();
-    await object.set(["second", now + 500], ["first", now + 200], ["at once", now - HOUR]);
+    await object.set(["second", now + 1_500], ["first", now + 1_000], ["at once", now - HOUR]);
     await until(async () => expect(await object.list()).toEqual([]));
     const { done } = await object.state();
     expect(done.map(({ name }: any) => name)).toEqual(["at once", "first", "second"]);
-    expect(done[1].at).toBeGreaterThanOrEqual(now + 200);
-    expect(done[2].at).toBeGreaterThanOrEqual(now + 500);
+    expect(done[1].at).toBeGreaterThanOrEqual(now + 1_000);
+    expect(done[2].at).toBeGreaterThanOrEqual(now + 1_500);
     await until(async () => expect((await object.state()).alarm).toBeNull());
   });
 
