@@ -504,16 +504,6 @@ begin
 end $$;
 grant execute on function app.within to agentry_api;
 
--- An object works for its tenant, suspended or not, for as long as there is one.
-create function app.enter_object(app text, sandbox text, org text) returns void
-language plpgsql volatile set search_path = '' as $$
-begin
-  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
-  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
-  perform from data.tenants t where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org;
-  if not found then raise 'object_gone' using errcode = 'AE401'; end if;
-end $$;
-
 create function app.enter_sweep() returns void language sql volatile set search_path = '' as $$
   select set_config('app.sweep', 'on', true)
 $$;

@@ -71,7 +71,7 @@ describe.each(patches.map((operation) => [operation.name, operation] as const))(
   });
 
   it("changes once what is sent eight times at once, and answers each with the row that came of it", async () => {
-    const { rows, send } = await aRow(operation);
+    const { send } = await aRow(operation);
     const before = await entries();
     const body = bodyOf(operation, { home: place });
     const [first, ...others] = await together(8, () => send(body));
