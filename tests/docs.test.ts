@@ -1,7 +1,7 @@
 /** README and docs/: every example is run as it stands or says why not, and every link and name leads somewhere. */
 import { execFile } from "node:child_process";
 import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -200,14 +200,11 @@ describe("deploying", () => {
   const page = pageOf("docs/deploy.md");
   const withPostgres = pages.flatMap(({ blocks }) => blocks.filter(({ mark }) => mark === WITH_POSTGRES));
 
-  /** Commands that note what they were called with, and what came in, before they do anything. */
-  async function noting(names: string[], then: string) {
+  /** A command that notes what it is called with and what comes in, before it does anything. */
+  async function noting(name: string, then: string) {
     const dir = await newDir();
-    for (const name of names) {
-      const file = join(dir, name);
-      await writeFile(file, `#!/bin/sh\nprintf '%s\\n' "$*" >> '${dir}/args'\ntee -a '${dir}/input' | ${then}\n`);
-      await chmod(file, 0o755);
-    }
+    const text = `#!/bin/sh\nprintf '%s\\n' "$*" >> '${dir}/args'\ntee -a '${dir}/input' | ${then}\n`;
+    await writeFile(join(dir, name), text, { mode: 0o755 });
     const linesOf = async (name: string) => (await readFile(join(dir, name), "utf8")).trimEnd().split("\n");
     return {
       path: `${dir}${delimiter}${process.env.PATH}`,
@@ -218,7 +215,7 @@ describe("deploying", () => {
 
   it("gives private keys to the Workers that sign and to no other, and shows no secret in a process list", async () => {
     const block = page.blocks.find(({ code }) => code.includes("wrangler secret bulk"))!;
-    const wrangler = await noting(["npx"], "cat > /dev/null");
+    const wrangler = await noting("npx", "cat > /dev/null");
     const hush = "a-password-to-hush";
     await paste([block], await aCheckout(), {
       ...{ PATH: wrangler.path, PASSWORD: hush, PGHOST: "db.example", PGDATABASE: "neondb" },
@@ -260,7 +257,12 @@ describe("deploying", () => {
       await server.exec(`create database ${name}`);
       try {
         const { hostname, port, username, password } = new URL(DATABASE_URL!);
-        const psql = await noting(["psql"], `${(await execute("bash", ["-c", "command -v psql"])).stdout.trim()} "$@"`);
+        // The role belongs to the whole server, which may be somebody's: what is done to it is taken back at once.
+        const { stdout: real } = await execute("bash", ["-c", "command -v psql"]);
+        const psql = await noting(
+          "psql",
+          `{ echo 'begin;'; cat; echo '; rollback;'; } | ${real.trim()} -v ON_ERROR_STOP=1 "$@"`,
+        );
         const [migrated, , made] = await paste(withPostgres, await aCheckout(), {
           ...{ PATH: psql.path, PGHOST: hostname, PGPORT: port || "5432", PGDATABASE: name, PGUSER: username },
           ...{ PGPASSWORD: password, PGSSLMODE: "disable" },
@@ -283,7 +285,7 @@ describe("deploying", () => {
         expect(rotated.secret_key).not.toBe(app.secret_key);
         await expect(operate("app", "--", "rotate-key", "--app", "dap_0000000000000000000000")).rejects.toThrow();
       } finally {
-        await server.exec(`alter role agentry_api password null; drop database ${name} with (force)`);
+        await server.exec(`drop database ${name} with (force)`);
         await server.close();
       }
     },
