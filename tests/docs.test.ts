@@ -145,8 +145,8 @@ describe("a page", () => {
   });
 });
 
-describe("pasted, every example works and prints what is shown:", () => {
-  it.each(pages)("$name", { timeout: 120_000 }, async (page) => {
+describe("pasted, every example works and prints what is shown:", { timeout: 120_000 }, () => {
+  it.each(pages)("$name", async (page) => {
     const printed = await pasted(page);
     for (const block of page.blocks) {
       if (block.language !== "text" || block.mark !== null) continue;
@@ -171,7 +171,7 @@ describe("pasted, every example works and prints what is shown:", () => {
   });
 });
 
-describe("what is not run here", () => {
+describe("what is not run here", { timeout: 60_000 }, () => {
   const marked = pages.flatMap((page) =>
     page.blocks.flatMap((block) => {
       const { why, tried } = block.mark?.match(NOT_RUN)?.groups ?? {};
@@ -183,7 +183,7 @@ describe("what is not run here", () => {
     expect(marked.length).toBeLessThanOrEqual(10);
   });
 
-  it.each(marked)("$at is tried: $tried", { timeout: 60_000 }, async ({ tried }) => {
+  it.each(marked)("$at is tried: $tried", async ({ tried }) => {
     await execute("bash", ["-euo", "pipefail", "-c", tried], { cwd: root, env: environment });
   });
 
@@ -196,7 +196,7 @@ describe("what is not run here", () => {
   });
 });
 
-describe("deploying", () => {
+describe("deploying", { timeout: 60_000 }, () => {
   const page = pageOf("docs/deploy.md");
   const withPostgres = pages.flatMap(({ blocks }) => blocks.filter(({ mark }) => mark === WITH_POSTGRES));
 
@@ -302,12 +302,14 @@ describe("deploying", () => {
 });
 
 describe("what a page names is there:", () => {
-  const slug = (heading: string) =>
-    heading
-      .replace(/^#+ /, "")
-      .toLowerCase()
-      .replace(/[^\p{L}\p{N} _-]/gu, "")
-      .replaceAll(" ", "-");
+  /** The anchors that a page's headings get, as a forge makes them. */
+  const headings = ({ prose }: Page) =>
+    [...prose.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+      heading!
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N} _-]/gu, "")
+        .replaceAll(" ", "-"),
+    );
   const quoted = ({ prose }: Page) => [...prose.matchAll(/`([^`\n]+)`/g)].map(([, text]) => text!);
   /** What a page names and is not there, with the page. */
   const missing = (find: (page: Page) => string[]) =>
@@ -322,9 +324,7 @@ describe("what a page names is there:", () => {
           const [path = "", anchor] = target.split("#");
           const file = path === "" ? name : relative(root, resolve(root, dirname(name), path));
           if (!existsSync(join(root, file))) return true;
-          return (
-            anchor !== undefined && !readPage(file).lines.some((line) => /^#+ /.test(line) && slug(line) === anchor)
-          );
+          return anchor !== undefined && !headings(readPage(file)).includes(anchor);
         });
     expect(missing(dead)).toEqual([]);
     expect(pages.flatMap(({ prose }) => prose.match(/\]\(/g) ?? []).length).toBeGreaterThan(10);
