@@ -1,4 +1,14 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** The isolation walks take longest by far: they start first, and the other files fill what they leave. */
+class WalksFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]) {
+    const sorted = await super.sort(files);
+    const isWalk = ({ moduleId }: TestSpecification) => /\/isolation(-rows|-types)?\.test\.ts$/.test(moduleId);
+    return [...sorted.filter(isWalk), ...sorted.filter((file) => !isWalk(file))];
+  }
+}
 
 /**
  * `lib`: pure code, no server. `api`: everything through the front door, over one running system
@@ -6,6 +16,9 @@ import { defineConfig } from "vitest/config";
  */
 export default defineConfig({
   test: {
+    // A file on every core: the walks go side by side.
+    maxWorkers: "100%",
+    sequence: { sequencer: WalksFirst },
     projects: [
       { test: { name: "lib", include: ["tests/lib/**/*.test.ts", "tests/imports.test.ts"], testTimeout: 20_000 } },
       {
@@ -15,7 +28,8 @@ export default defineConfig({
           exclude: ["tests/lib/**", "tests/imports.test.ts"],
           globalSetup: "tests/harness/setup.ts",
           testTimeout: 30_000,
-          hookTimeout: 60_000,
+          // To start a system takes seconds alone, and minutes beside a full load.
+          hookTimeout: 180_000,
         },
       },
     ],
