@@ -11,7 +11,7 @@ type Document = { paths: Record<string, Record<string, { responses: Responses }>
 const contractDir = process.env.CONTRACT_DIR ?? resolve(import.meta.dirname, "../../../shared/contract");
 /** Whether the contract's data lies beside the checkout; the document is checked without it. */
 export const hasContract = existsSync(contractDir);
-const readContract = (name: string) => JSON.parse(readFileSync(resolve(contractDir, name), "utf8"));
+export const readContract = (name: string) => JSON.parse(readFileSync(resolve(contractDir, name), "utf8"));
 
 const newAjv = () => addFormats.default(new Ajv2020({ strict: false, allowUnionTypes: true }));
 // A test may put its own in the place of fetch.
