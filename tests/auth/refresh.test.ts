@@ -8,6 +8,13 @@ const works = async (token: string) => (await caller(bearer(token))("GET", "/api
 const age = (user: string, by: string) =>
   sql(`update data.token_families set rotated_at = rotated_at - interval '${by}' where user_id = $1`, [user]);
 
+/** Lets days go by for the user's sign-ins and their tokens. */
+async function pass(user: string, days: number) {
+  for (const table of ["tokens", "token_families"]) {
+    await sql(`update data.${table} set expires_at = expires_at - interval '${days} days' where user_id = $1`, [user]);
+  }
+}
+
 /** An app, and a member of acme who has just signed in. */
 async function aSession(scopes?: string[], fields: object = {}) {
   const made = await anApp();
@@ -118,16 +125,16 @@ describe("POST /api/v1/auth/refresh", () => {
     expect((await refresh(next.refresh_token)).status).toBe(401);
   });
 
+  it("goes on for 30 days from the mint, though the access token lives an hour", async () => {
+    const { user, session } = await aSession();
+    await pass(user.id, 29);
+    const { refresh_token } = await must(refresh(session.refresh_token), 200);
+    await pass(user.id, 30);
+    expect((await refresh(refresh_token)).status).toBe(401);
+  });
+
   describe("of a token that lives a year", () => {
     const year = { expires_in: 31_536_000 };
-    /** Lets days go by for the user's sign-in and its tokens. */
-    const pass = async (user: string, days: number) => {
-      for (const table of ["tokens", "token_families"]) {
-        await sql(`update data.${table} set expires_at = expires_at - interval '${days} days' where user_id = $1`, [
-          user,
-        ]);
-      }
-    };
 
     it("goes on for as long as that token, not for 30 days", async () => {
       const { user, session } = await aSession(undefined, year);
