@@ -225,6 +225,7 @@ describe("a script that cannot go on", () => {
     ["let a = 5\na[0]", "`a` is a number, which has no items", [2, 1]],
     ["unwrap(result.err('no'))", "no", [1, 1]],
     ["result.err('no')?\n1", "no", [1, 1]],
+    ["let r = result.err('no')\nlet x = [string.trim('a'), r?]", "no", [2, 28]],
     ["result.err('no')", "no", [1, 1]],
     ["result.ok(1) + 1", "take its value with `unwrap(…)` or `?`", [1, 14]],
     ["string.length(result.ok('a'))", "take its value with `unwrap(…)` or `?`", [1, 1]],
@@ -235,6 +236,8 @@ describe("a script that cannot go on", () => {
     ["array.reduce([1], 0, string.padStart)", "`padStart` wants a string as `text`, not a number", [1, 1]],
     ["[1]['a']", "an index into an array is a number", [1, 1]],
     ["let f = fn() { later }\nf()\nlet later = 1", "used before its `let` was reached", [1, 16]],
+    ["let f = fn(a) { let g = fn() { b }\ng()\nlet b = 1 }\nf()", "`b` is used before its `let`", [1, 32]],
+    ["map.get(5, 'a')", "`get` wants an object or null as `object`, not a number", [1, 1]],
     ["math.sqrt(0 - 1)", "`sqrt` has no result", [1, 1]],
     ["test.it('a', fn() { 1 })", "in tests only", [1, 1]],
   ];

@@ -329,6 +329,9 @@ describe("outbound calls", () => {
     const world = aWorld(() => ({ ok: { body: "x".repeat(3_000_000) } }));
     const { error } = await failureOf('unwrap(requests.get("https://a.example.com"))', { world });
     expect(error).toContain("more than 1 MB");
+    const ofSize = (characters: number) => ({ world: aWorld(() => ({ ok: "x".repeat(characters - 2) })) });
+    expect(await resultOf('result.isOk(requests.get("https://a.example.com"))', ofSize(2_000_000))).toBe(true);
+    expect(await resultOf('result.isOk(requests.get("https://a.example.com"))', ofSize(2_000_001))).toBe(false);
   });
 });
 

@@ -439,6 +439,43 @@ describe("JSON", () => {
   });
 });
 
+describe("a run", () => {
+  it("may use its limits to the last byte, step and millisecond", () => {
+    let now = 0;
+    const limits = { ...LIMITS, memory_bytes: 1000, steps: 100_000, time_ms: 50 };
+    const one = new Run({
+      ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits },
+      ...{ clock: () => now, started_at: 0, seed: 1, calls: [], tests: false },
+    });
+    one.alloc(1000);
+    expect(() => one.alloc(1)).toThrow("more than 0.00095367431640625 MB of values");
+    now = 50;
+    one.look();
+    expect(one.left()).toBe(0);
+    one.charge(100_000);
+    expect(() => one.charge(1)).toThrow("more than 100,000 steps");
+    one.steps = 0;
+    now = 51;
+    expect(() => one.look()).toThrow("longer than 0.05 seconds");
+    expect(one.left()).toBe(0);
+  });
+  it("looks at the clock every twenty thousand steps", () => {
+    let looks = 0;
+    const clock = () => {
+      looks++;
+      return 0;
+    };
+    const one = new Run({
+      ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits: LIMITS },
+      ...{ clock, started_at: 0, seed: 1, calls: [], tests: false },
+    });
+    looks = 0;
+    for (let i = 0; i < 1_000_000; i++) one.charge(1);
+    expect(looks).toBeGreaterThanOrEqual(49);
+    expect(looks).toBeLessThanOrEqual(50);
+  });
+});
+
 describe("comparing", () => {
   it("pays for the names of fields, which may be long and equal", async () => {
     const source =

@@ -72,7 +72,15 @@ describe("the reference", () => {
     );
     for (const { name, native } of functions) {
       expect(text).toContain(`- \`${native.name}(`);
+      expect(native.doc.length).toBeGreaterThan(0);
+      expect(text).toContain(`: ${native.doc}`);
       expect([...listed, ...builtins.keys()]).toContain(name);
+    }
+  });
+  it("tells what every namespace is for", () => {
+    for (const { doc, name } of namespaces.values()) {
+      expect(doc.length).toBeGreaterThan(0);
+      expect(scriptLlmText()).toContain(`### ${name}\n\n${doc}`);
     }
   });
   it("is of the contract's shape", () => {
@@ -105,6 +113,11 @@ describe("functions", () => {
     ['map.keys(unwrap(string.parseJson(\'{"b":1,"a":2}\')))', ["b", "a"]],
     ["map.setIn({ a: [1, 2] }, ['a', 1], 5)", { a: [1, 5] }],
     ["map.get({ a: null }, 'a', 5)", 5],
+    [
+      "[map.get(null, 'a', 5), map.set(null, 'a', 1), merge(null, { a: 1 }), map.merge(null, null)]",
+      [5, { a: 1 }, { a: 1 }, {}],
+    ],
+    ["string.replacePattern('k=v', '(?<key>\\w)=(?<value>\\w)', '$' + '{value}=$' + '{key}$' + '{none}')", "v=k"],
     ["string.replace('a.b.c', '.', '$&')", "a$&b$&c"],
     ["string.replace('a\\\\nb', '\\\\n', '\\n')", "a\nb"],
     ["[string.count('abc', ''), string.count('aaa', 'aa'), string.count('', 'a')]", [4, 1, 0]],
