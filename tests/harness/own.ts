@@ -79,7 +79,7 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
       for (const runtime of runtimes) await runtime.fireCrons();
     },
     trips: () => trips,
-    newApp: () => createApp(database, "Own"),
+    newApp: () => createApp(database, "Test"),
     close: async () => {
       await Promise.all(runtimes.map((runtime) => runtime.close()));
       await endpoint.close();
