@@ -78,7 +78,7 @@ function anObject(place: Place = { app_id: newId("app"), sandbox_id: NONE, org_i
     state,
     remains: call("remains"),
     agents: call("agents"),
-    rename: call("rename"),
+    make: call("make"),
     times: async (name: string) => (await state()).done.filter((done: any) => done.name === name).length,
     list: async () => (await state()).due.map((due: any) => due.name),
   };
@@ -230,11 +230,12 @@ describe("its tenant", () => {
   const isErased = (object: ReturnType<typeof anObject>) =>
     until(async () => expect(await object.remains()).toEqual({ tables: [], alarm: null }));
 
-  it("is all that it reads and changes", async () => {
-    const acme = anObject(await anOrg("Acme's"));
+  it("is all that it reads, and where what it makes belongs", async () => {
+    const place = await anOrg("Acme's");
+    const acme = anObject(place);
     const globex = anObject(await anOrg("Globex's"));
-    expect(await acme.rename("Acme's, renamed")).toBe(1);
-    expect(await acme.agents()).toEqual(["Acme's, renamed"]);
+    expect(await acme.make("Acme's second")).toEqual([place.org_id]);
+    expect(await acme.agents()).toEqual(["Acme's", "Acme's second"]);
     expect(await globex.agents()).toEqual(["Globex's"]);
   });
 
@@ -254,7 +255,7 @@ describe("its tenant", () => {
   it("still has what is written to it while it is suspended", async () => {
     const place = await anOrg("Hooli's");
     await own.database.query("update data.orgs set status = 'suspended' where id = $1", [place.org_id]);
-    expect(await anObject(place).rename("renamed")).toBe(1);
+    expect(await anObject(place).make("Hooli's second")).toEqual([place.org_id]);
   });
 
   it("takes the object with it when it is deleted: no storage, no alarm", async () => {

@@ -1,5 +1,6 @@
 /** An object that stands for all that are to come: it lives in the tests and in no Worker of wrangler.toml. */
 import type { Bindings } from "../../lib/env.ts";
+import { newId } from "../../lib/ids.ts";
 import { objectOf, objectOfTenant, type Place } from "../../lib/objects/stub.ts";
 import { TenantObject } from "../../lib/objects/tenant-object.ts";
 
@@ -61,13 +62,18 @@ export class Reminder extends TenantObject {
     return (await this.db.selectFrom("agents").select("name").orderBy("name").execute()).map(({ name }) => name);
   }
 
-  async rename(name: string) {
-    return (await this.db.updateTable("agents").set({ name }).returningAll().execute()).length;
+  /** Makes an agent; answers where it lies. */
+  async make(name: string) {
+    const made = this.db
+      .insertInto("agents", { id: newId("agent"), name })
+      .returningAll()
+      .execute();
+    return (await made).map(({ org_id }) => org_id);
   }
 }
 
 type Env = Bindings & { REMINDER: DurableObjectNamespace<Reminder> };
-export type Method = "set" | "drop" | "state" | "remains" | "agents" | "rename" | "erase";
+export type Method = "set" | "drop" | "state" | "remains" | "agents" | "make" | "erase";
 /** `named` goes past the row, as nothing of the product does. */
 export type Ask = { row: Place & { id?: string }; named?: string; method: Method; args: unknown[] };
 
