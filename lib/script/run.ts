@@ -1,4 +1,5 @@
 import { fail, type Span } from "./errors.ts";
+import type { OutputEntry, Tests } from "./report.ts";
 import {
   Callable,
   err,
@@ -82,45 +83,6 @@ export class Leave {
     this.result = result;
     this.at = at;
   }
-}
-
-export interface OutputEntry {
-  line: number | null;
-  text: string;
-  values: Json[];
-  /** `debug`, `info`, `warn` or `error` of a log entry; null for `println`. */
-  level: string | null;
-  /** Of a log entry, ISO 8601. */
-  timestamp: string | null;
-}
-
-export interface Assertion {
-  pass: boolean;
-  kind: "expect";
-  matcher: string;
-  actual: Json;
-  expected: Json;
-  line: number | null;
-  describe: string[];
-  it: string | null;
-}
-
-export interface TestCase {
-  name: string;
-  describe: string[];
-  pass: boolean;
-  error: string | null;
-  assertions: Assertion[];
-}
-
-/** What `test` collects, when the script runs as a test. */
-export interface Tests {
-  cases: TestCase[];
-  describe: string[];
-  current: TestCase | null;
-  /** Fakes for outbound calls by full name, in force for the rest of a case. */
-  mocks: Map<string, Callable>;
-  before: Callable[];
 }
 
 export interface RunSetup {
