@@ -34,6 +34,11 @@ describe("the limits", () => {
     const limits = { memory_bytes: 400_000, output_bytes: 15_000, steps: 30_000 };
     expect(await run(source, { limits })).toMatchObject({ status: "done", error: null });
   });
+  it("of depth do not shrink by the calls that interrupted deep functions", async () => {
+    const brackets = (inner: string) => `${"[".repeat(60)}${inner}${"]".repeat(60)}`;
+    const inner = `let f = fn() { ${brackets('requests.get("https://a.example.com")')} }\nlet g = fn() { ${brackets("f()")} }\n`;
+    expect(await resultOf(`${inner}array.length(array.map(array.range(50), g))`)).toBe(50);
+  });
   it("of work done again count what really is", async () => {
     const step = 'array.length(array.range(4000)); requests.get("https://a.example.com")';
     const before = "let before = array.length(array.range(400000))\n";
@@ -200,8 +205,8 @@ describe("depth", () => {
     ["a field of results of results", `${twice(100000, "{ a: 1 }", "result.ok(x)")}.a`],
     ["comparing deep objects", `${twice(1000, "1", "{ a: x }")} == ${twice(1000, "1", "{ a: x }")}`],
     ["comparing deep results", `${twice(1000, "1", "result.ok(x)")} == ${twice(1000, "1", "result.ok(x)")}`],
-    ["reading deep JSON", "string.parseJson(string.repeat('[', 1000) + string.repeat(']', 1000))"],
-    ["reading deep objects", `string.parseJson(string.repeat('{"a":', 1000) + '1' + string.repeat('}', 1000))`],
+    ["reading deep JSON", "string.parseJson(string.repeat('[', 1000) + string.repeat(']', 1000)); 1"],
+    ["reading deep objects", `string.parseJson(string.repeat('{"a":', 1000) + '1' + string.repeat('}', 1000)); 1`],
   ];
   for (const [what, source] of deep) it(`ends ${what}`, async () => void (await endsWith("limit_depth", source)));
 
