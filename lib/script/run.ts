@@ -112,7 +112,7 @@ export class Run implements Meter {
   /** Milliseconds since 1970, as the script sees it. */
   now: number;
   steps = 0;
-  lookAt = STEPS_BETWEEN_LOOKS;
+  lookAt: number;
   depth = 0;
   weight = 0;
   private memory = 0;
@@ -141,6 +141,7 @@ export class Run implements Meter {
     this.seed = setup.seed;
     this.clock = setup.clock;
     this.begun = setup.clock();
+    this.lookAt = Math.min(STEPS_BETWEEN_LOOKS, setup.limits.steps);
     this.tests = setup.tests ? { cases: [], describe: [], current: null, mocks: new Map(), before: [] } : null;
   }
 

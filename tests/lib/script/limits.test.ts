@@ -48,6 +48,41 @@ describe("the limits", () => {
   });
 });
 
+describe("a thousand steps", () => {
+  const each: [what: string, source: string][] = [
+    ["values in a block", "1;"],
+    ["names", "a;"],
+    ["calls of functions of ours", "[math.abs(a)];"],
+    ["calls of functions of the script", "[f(a)];"],
+    ["calls of functions by a value", "[abs(a)];"],
+    ["members", "[o.a];"],
+    ["members of the input", "[$.a];"],
+    ["items", "[l[0]];"],
+    ["sums", "[a + 1];"],
+    ["longer sums", "[a + 1 - a * a];"],
+    ["comparisons", "[a < 1];"],
+    ["comparisons by content", "[a == 1];"],
+    ["conditions", "[a ? a : a];"],
+    ["signs", "[!a];"],
+    ["minuses", "[-a];"],
+    ["questions", "[a?];"],
+    ["names given", "let b = a;"],
+    ["both of two", "[a && a];"],
+    ["one of two", "[a || a];"],
+    ["several conditions", "if (!a) { 1 } else if (a) { 2 };"],
+  ];
+  const before = "let a = 1; let l = [1]; let o = { a: 1 }; let abs = math.abs; let f = fn(x) { x }\n";
+  for (const [what, source] of each) {
+    it(`are taken by as many ${what}`, async () => {
+      // One by one, so that a block's own steps do not count: all but the first two cost more than a block does.
+      const often = (n: number) => `${before}let g = fn() { ${source.repeat(n)} a }\ng()`;
+      expect((await run(often(100), { limits: { steps: 1000 } })).code).toBeNull();
+      const most = source.length > 2 ? 1990 : 990;
+      expect((await run(often(1000), { limits: { steps: most } })).code).toBe("limit_steps");
+    });
+  }
+});
+
 describe("steps", () => {
   const endless: [what: string, source: string][] = [
     ["a loop in a loop", twice(1_000_000, "0", `${twice(1_000_000, "0", "x + 1")}`)],
