@@ -2,7 +2,8 @@ import type { Program } from "./ast.ts";
 import { compileModule } from "./compile.ts";
 import { type ErrorCode, type Finding, fail, ScriptError } from "./errors.ts";
 import { answerJwt } from "./namespaces/jwt.ts";
-import { type Code, Frame, Leave, type OutputEntry, Run, Suspend, type TestCase } from "./run.ts";
+import type { OutputEntry, TestCase } from "./report.ts";
+import { type Code, Frame, Leave, Run, Suspend } from "./run.ts";
 import { compiled, findingOf } from "./source.ts";
 import { bounded, fromJson, type Json, Result, toJson, type Value } from "./values.ts";
 import {

@@ -1,4 +1,5 @@
 import { fail, type Span } from "./errors.ts";
+import type { OutputEntry, Tests } from "./report.ts";
 import {
   Callable,
   err,
@@ -84,45 +85,6 @@ export class Leave {
   }
 }
 
-export interface OutputEntry {
-  line: number | null;
-  text: string;
-  values: Json[];
-  /** `debug`, `info`, `warn` or `error` of a log entry; null for `println`. */
-  level: string | null;
-  /** Of a log entry, ISO 8601. */
-  timestamp: string | null;
-}
-
-export interface Assertion {
-  pass: boolean;
-  kind: "expect";
-  matcher: string;
-  actual: Json;
-  expected: Json;
-  line: number | null;
-  describe: string[];
-  it: string | null;
-}
-
-export interface TestCase {
-  name: string;
-  describe: string[];
-  pass: boolean;
-  error: string | null;
-  assertions: Assertion[];
-}
-
-/** What `test` collects, when the script runs as a test. */
-export interface Tests {
-  cases: TestCase[];
-  describe: string[];
-  current: TestCase | null;
-  /** Fakes for outbound calls by full name, in force for the rest of a case. */
-  mocks: Map<string, Callable>;
-  before: Callable[];
-}
-
 export interface RunSetup {
   input: Value;
   env: MapValue;
@@ -150,7 +112,7 @@ export class Run implements Meter {
   /** Milliseconds since 1970, as the script sees it. */
   now: number;
   steps = 0;
-  lookAt = STEPS_BETWEEN_LOOKS;
+  lookAt: number;
   depth = 0;
   weight = 0;
   private memory = 0;
@@ -179,6 +141,7 @@ export class Run implements Meter {
     this.seed = setup.seed;
     this.clock = setup.clock;
     this.begun = setup.clock();
+    this.lookAt = Math.min(STEPS_BETWEEN_LOOKS, setup.limits.steps);
     this.tests = setup.tests ? { cases: [], describe: [], current: null, mocks: new Map(), before: [] } : null;
   }
 

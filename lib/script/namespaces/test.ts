@@ -1,7 +1,8 @@
 import { entry, namespace } from "../entry.ts";
 import { fail, ScriptError } from "../errors.ts";
 import { patternOf } from "../pattern.ts";
-import type { Run, TestCase, Tests } from "../run.ts";
+import type { TestCase, Tests } from "../report.ts";
+import type { Run } from "../run.ts";
 import { find } from "../search.ts";
 import {
   type Callable,

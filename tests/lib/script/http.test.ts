@@ -132,6 +132,7 @@ describe("a guarded fetch", () => {
     for (const [url, location] of [
       ["https://a.example.com/", "http://["],
       ["http://a.example.com/", "http:"],
+      ["https://a.example.com/", "//["],
     ]) {
       const { sent, answer } = await send(() => to(location!), { url: url! });
       expect([sent.length, answer]).toEqual([1, { error: "a redirect leads to no address" }]);

@@ -34,6 +34,11 @@ describe("the limits", () => {
     const limits = { memory_bytes: 400_000, output_bytes: 15_000, steps: 30_000 };
     expect(await run(source, { limits })).toMatchObject({ status: "done", error: null });
   });
+  it("of depth do not shrink by the calls that interrupted deep functions", async () => {
+    const brackets = (inner: string) => `${"[".repeat(60)}${inner}${"]".repeat(60)}`;
+    const inner = `let f = fn() { ${brackets('requests.get("https://a.example.com")')} }\nlet g = fn() { ${brackets("f()")} }\n`;
+    expect(await resultOf(`${inner}array.length(array.map(array.range(50), g))`)).toBe(50);
+  });
   it("of work done again count what really is", async () => {
     const step = 'array.length(array.range(4000)); requests.get("https://a.example.com")';
     const before = "let before = array.length(array.range(400000))\n";
@@ -41,6 +46,41 @@ describe("the limits", () => {
     expect((await run(source, { limits: { replayed_steps: 150_000 } })).code).toBeNull();
     expect((await run(source, { limits: { replayed_steps: 50_000 } })).code).toBe("limit_steps");
   });
+});
+
+describe("a thousand steps", () => {
+  const each: [what: string, source: string][] = [
+    ["values in a block", "1;"],
+    ["names", "a;"],
+    ["calls of functions of ours", "[math.abs(a)];"],
+    ["calls of functions of the script", "[f(a)];"],
+    ["calls of functions by a value", "[abs(a)];"],
+    ["members", "[o.a];"],
+    ["members of the input", "[$.a];"],
+    ["items", "[l[0]];"],
+    ["sums", "[a + 1];"],
+    ["longer sums", "[a + 1 - a * a];"],
+    ["comparisons", "[a < 1];"],
+    ["comparisons by content", "[a == 1];"],
+    ["conditions", "[a ? a : a];"],
+    ["signs", "[!a];"],
+    ["minuses", "[-a];"],
+    ["questions", "[a?];"],
+    ["names given", "let b = a;"],
+    ["both of two", "[a && a];"],
+    ["one of two", "[a || a];"],
+    ["several conditions", "if (!a) { 1 } else if (a) { 2 };"],
+  ];
+  const before = "let a = 1; let l = [1]; let o = { a: 1 }; let abs = math.abs; let f = fn(x) { x }\n";
+  for (const [what, source] of each) {
+    it(`are taken by as many ${what}`, async () => {
+      // One by one, so that a block's own steps do not count: all but the first two cost more than a block does.
+      const often = (n: number) => `${before}let g = fn() { ${source.repeat(n)} a }\ng()`;
+      expect((await run(often(100), { limits: { steps: 1000 } })).code).toBeNull();
+      const most = source.length > 2 ? 1990 : 990;
+      expect((await run(often(1000), { limits: { steps: most } })).code).toBe("limit_steps");
+    });
+  }
 });
 
 describe("steps", () => {
@@ -200,8 +240,8 @@ describe("depth", () => {
     ["a field of results of results", `${twice(100000, "{ a: 1 }", "result.ok(x)")}.a`],
     ["comparing deep objects", `${twice(1000, "1", "{ a: x }")} == ${twice(1000, "1", "{ a: x }")}`],
     ["comparing deep results", `${twice(1000, "1", "result.ok(x)")} == ${twice(1000, "1", "result.ok(x)")}`],
-    ["reading deep JSON", "string.parseJson(string.repeat('[', 1000) + string.repeat(']', 1000))"],
-    ["reading deep objects", `string.parseJson(string.repeat('{"a":', 1000) + '1' + string.repeat('}', 1000))`],
+    ["reading deep JSON", "string.parseJson(string.repeat('[', 1000) + string.repeat(']', 1000)); 1"],
+    ["reading deep objects", `string.parseJson(string.repeat('{"a":', 1000) + '1' + string.repeat('}', 1000)); 1`],
   ];
   for (const [what, source] of deep) it(`ends ${what}`, async () => void (await endsWith("limit_depth", source)));
 

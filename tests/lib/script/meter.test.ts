@@ -400,6 +400,11 @@ describe("reading", () => {
       expect(spent.steps).toBeGreaterThanOrEqual((1_000_000 >> 6) - 1);
     });
   }
+  it("costs a search steps for the part as for the text", () => {
+    const { call, spent } = aRun();
+    expect(call(functions.find(([one]) => one === "string.indexOf")![1], [long, long])).toBe(0);
+    expect(spent.steps).toBeGreaterThanOrEqual(240_000);
+  });
   it("backwards costs room for the text turned round", () => {
     const { call, spent } = aRun();
     call(functions.find(([one]) => one === "string.lastIndexOf")![1], [long, `b${"a".repeat(20)}`]);
