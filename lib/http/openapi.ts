@@ -6,6 +6,7 @@ import { findTargetHandler } from "hono/utils/handler";
 import { generateSpecs, uniqueSymbol } from "hono-openapi";
 import type { OpenAPIV3_1 } from "openapi-types";
 import type * as v from "valibot";
+import { MAX_BODY_BYTES, MAX_UNSEEN_BYTES } from "./body.ts";
 import { problem } from "./problem.ts";
 import type { Env } from "./router.ts";
 import { part, problemResponse } from "./spec.ts";
@@ -143,6 +144,7 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
     responses[422] ??= problemResponse("Faults of the input, each with its field");
   }
   if (operation.security.length) responses[503] ??= problemResponse("The database is out of reach for a moment");
-  responses[413] ??= problemResponse("The body is over 8,000,000 bytes");
+  const most = operation.requestBody && !operation.security.length ? MAX_UNSEEN_BYTES : MAX_BODY_BYTES;
+  responses[413] ??= problemResponse(`The body is over ${most.toLocaleString("en")} bytes`);
   if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");
 }
