@@ -74,9 +74,9 @@ export const conflict = (field: string) =>
 /** 409 that is not about one field's value. */
 export const refused = (code: string, message: string) => new ApiError(409, code, message);
 
-/** 422: every fault of an input at once, each naming its field; never the value that was sent. */
-export const invalid = (...fields: FieldError[]) =>
-  new ApiError(422, "validation_failed", "The request has faults; each is listed with its field.", fields);
+/** 422: the faults of an input, each naming its field; never the value that was sent. */
+export const invalid = (faults: FieldError | FieldError[]) =>
+  new ApiError(422, "validation_failed", "The request has faults; each is listed with its field.", [faults].flat());
 
 /** 503: the database is out of reach for the moment. The cause is for the log. */
 export function unavailable(cause: unknown) {

@@ -4,6 +4,7 @@ import { allow } from "../../lib/auth/allow.ts";
 import { badRequest } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { openCursor, paginateByCursor } from "../../lib/paging.ts";
 
@@ -11,6 +12,7 @@ const activity = router();
 
 activity.get(
   "/api/v1/activity_feed",
+  named("Read the activity feed"),
   allow("activity_feed:read"),
   valid("query", listActivityQuery),
   gives(200, activityFeed),

@@ -32,10 +32,11 @@ agents.post(
   "/api/v1/agents",
   allow("agents:write"),
   valid("json", createAgentBody),
+  once("agent"),
   gives(200, agent, 409),
   async (c) => {
     const body = c.req.valid("json");
-    return c.var.answer(toAgent(await once(c, "agent", (db, id) => createAgent(db, id, body), getAgent)));
+    return c.var.answer(toAgent(await c.var.once((db, id) => createAgent(db, id, body), getAgent)));
   },
 );
 

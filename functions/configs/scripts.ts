@@ -2,6 +2,7 @@ import { type Asked, allow, type Credential, openDb } from "../../lib/auth/allow
 import { invalid } from "../../lib/errors.ts";
 import { gives, givesText } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import {
   type Json,
@@ -27,25 +28,44 @@ import { identify, type Opens, worldOf } from "../../lib/scripts/world.ts";
 const scripts = router();
 
 /** The language for editors: from the table that the checker and the interpreter read, too. */
-scripts.get("/api/v1/scripts/language", allow("scripts:read"), gives(200, languageSpec), async (c) => {
-  await c.var.db.enter();
-  return c.var.answer(scriptLanguage());
-});
+scripts.get(
+  "/api/v1/scripts/language",
+  named("Describe the script language"),
+  allow("scripts:read"),
+  gives(200, languageSpec),
+  async (c) => {
+    await c.var.db.enter();
+    return c.var.answer(scriptLanguage());
+  },
+);
 
 /** The language for models: a prompt. */
-scripts.get("/api/v1/scripts/llm.txt", allow("scripts:read"), givesText(), async (c) => {
-  await c.var.db.enter();
-  return c.var.answer(scriptLlmText());
-});
+scripts.get(
+  "/api/v1/scripts/llm.txt",
+  named("Describe the script language to a model"),
+  allow("scripts:read"),
+  givesText(),
+  async (c) => {
+    await c.var.db.enter();
+    return c.var.answer(scriptLlmText());
+  },
+);
 
 /** The names that `env` has. None: there is no store of them yet. */
-scripts.get("/api/v1/scripts/runtime_env_vars", allow("scripts:read"), gives(200, runtimeEnvVars), async (c) => {
-  await c.var.db.enter();
-  return c.var.answer({ data: [] });
-});
+scripts.get(
+  "/api/v1/scripts/runtime_env_vars",
+  named("List the variables of scripts"),
+  allow("scripts:read"),
+  gives(200, runtimeEnvVars),
+  async (c) => {
+    await c.var.db.enter();
+    return c.var.answer({ data: [] });
+  },
+);
 
 scripts.post(
   "/api/v1/scripts/validate",
+  named("Validate a script"),
   allow("scripts:read"),
   valid("json", validateScriptBody),
   gives(200, validation),
@@ -58,6 +78,7 @@ scripts.post(
 /** 200 also for a script that fails: its error is the answer. */
 scripts.post(
   "/api/v1/scripts/run",
+  named("Run a script"),
   allow("scripts:write"),
   valid("json", runScriptBody),
   gives(200, scriptResult),
@@ -79,6 +100,7 @@ scripts.post(
 /** 200 with `passed: false` for a script that crashes; 422 for one that does not parse. */
 scripts.post(
   "/api/v1/scripts/test",
+  named("Test a script"),
   allow("scripts:write"),
   valid("json", testScriptBody),
   gives(200, scriptReport),

@@ -18,10 +18,11 @@ keys.post(
   "/protected/api/v2/developer/apps/:app_id/keys",
   allow("developer:write"),
   valid("json", createKeyBody),
+  once("key"),
   gives(201, key),
   async (c) => {
     const { type } = c.req.valid("json");
-    const { row, full_key } = await once(c, "key", (db, id) => createKey(db, id, type), getKey);
+    const { row, full_key } = await c.var.once((db, id) => createKey(db, id, type), getKey);
     return c.var.answer(toKey(row, full_key));
   },
 );

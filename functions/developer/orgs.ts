@@ -25,10 +25,11 @@ orgs.post(
   "/protected/api/v2/developer/apps/:app_id/orgs",
   allow("developer:write"),
   valid("json", createOrgBody),
+  once("org"),
   gives(201, org, 409),
   async (c) => {
     const body = c.req.valid("json");
-    const row = await once(c, "org", (db, id) => createOrg(db, id, body), getOrg);
+    const row = await c.var.once((db, id) => createOrg(db, id, body), getOrg);
     return c.var.answer(toOrg(row));
   },
 );

@@ -33,10 +33,11 @@ sandboxes.post(
   "/api/v1/sandboxes",
   allow("developer:write"),
   valid("json", createSandboxBody),
+  once("sandbox"),
   gives(201, sandbox, 409),
   async (c) => {
     const body = c.req.valid("json");
-    const made = await once(c, "sandbox", (db, id) => createSandbox(db, id, body), getSandbox);
+    const made = await c.var.once((db, id) => createSandbox(db, id, body), getSandbox);
     return c.var.answer(toSandbox(made.sandbox, made.keys));
   },
 );
@@ -56,13 +57,12 @@ sandboxes.post(
   "/api/v1/sandboxes/:sandbox/keys",
   allow("developer:write"),
   valid("json", createKeyBody),
+  once("key"),
   gives(200, key),
   async (c) => {
     const sandbox = parseId("sandbox", c.req.param("sandbox"));
     const { type } = c.req.valid("json");
-    const { row, full_key } = await once(
-      c,
-      "key",
+    const { row, full_key } = await c.var.once(
       (db, id) => createSandboxKey(db, sandbox, id, type),
       (db, id) => getKey(db.inSandbox(sandbox), id),
     );

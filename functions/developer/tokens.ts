@@ -31,13 +31,12 @@ tokens.post(
   "/protected/api/v2/developer/apps/:app_id/users/:user_id/tokens",
   allow("developer:write"),
   valid("json", mintTokenBody),
+  once("token"),
   gives(201, mintedToken, 409),
   async (c) => {
     const user = parseId("user", c.req.param("user_id"));
     const body = c.req.valid("json");
-    const minted = await once(
-      c,
-      "token",
+    const minted = await c.var.once(
       (db, id) => mintToken(db, user, id, body),
       (db, id) => getMintedToken(db, user, id),
     );

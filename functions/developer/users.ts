@@ -25,10 +25,11 @@ users.post(
   "/protected/api/v2/developer/apps/:app_id/users",
   allow("developer:write"),
   valid("json", createUserBody),
+  once("user"),
   gives(201, user, 409),
   async (c) => {
     const body = c.req.valid("json");
-    const row = await once(c, "user", (db, id) => createUser(db, id, body), getUser);
+    const row = await c.var.once((db, id) => createUser(db, id, body), getUser);
     return c.var.answer(toUser(row));
   },
 );

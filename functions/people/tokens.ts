@@ -21,13 +21,12 @@ tokens.post(
   "/api/v1/users/:user/tokens",
   allow("session"),
   valid("json", personalTokenBody),
+  once("token"),
   gives(201, systemAccessToken, 429),
   async (c) => {
     const user = await ownUser(c.var.db, c.req.param("user"));
     const body = c.req.valid("json");
-    const row = await once(
-      c,
-      "token",
+    const row = await c.var.once(
       (db, id) => createPersonalToken(db, user, id, body),
       (db, id) => getToken(db, user, id),
     );

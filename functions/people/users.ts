@@ -3,6 +3,7 @@ import type { TenantDb } from "../../lib/db/tenant-db.ts";
 import { forbidden, notFound } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { type Id, parseId } from "../../lib/ids.ts";
 import { listOrgsOf } from "../../lib/orgs/queries.ts";
@@ -12,7 +13,7 @@ import { currentUser, profileBody, toCurrentUser, toUser, user } from "../../lib
 
 const users = router();
 
-users.get("/api/v1/users/me", allow("self"), gives(200, currentUser), async (c) => {
+users.get("/api/v1/users/me", named("Get the current user"), allow("self"), gives(200, currentUser), async (c) => {
   return c.var.answer(toCurrentUser(await getCurrentUser(c.var.db, await personOf(c.var.db))));
 });
 
@@ -25,10 +26,17 @@ users.get("/api/v1/users/:user/orgs", allow("orgs:read"), gives(200, orgList), a
   return c.var.answer({ data: rows.map(toOrg) });
 });
 
-users.put("/api/v1/users/:user/profile", allow("session"), valid("json", profileBody), gives(200, user), async (c) => {
-  const row = await updateProfile(c.var.db, await ownUser(c.var.db, c.req.param("user")), c.req.valid("json"));
-  return c.var.answer(toUser(row));
-});
+users.put(
+  "/api/v1/users/:user/profile",
+  named("Update a user's profile"),
+  allow("session"),
+  valid("json", profileBody),
+  gives(200, user),
+  async (c) => {
+    const row = await updateProfile(c.var.db, await ownUser(c.var.db, c.req.param("user")), c.req.valid("json"));
+    return c.var.answer(toUser(row));
+  },
+);
 
 /** The person who asks. A key is a developer's and acts for nobody. */
 async function personOf(db: TenantDb): Promise<Id<"user">> {
@@ -48,7 +56,6 @@ export const namedUser = async (db: TenantDb, name: string): Promise<Id<"user">>
 export async function ownUser(db: TenantDb, name: string): Promise<Id<"user">> {
   const user = await namedUser(db, name);
   if (db.viewer.kind === "key" || (db.viewer.kind === "token" && user === db.viewer.user)) return user;
-  await db.enter();
   throw notFound("user");
 }
 

@@ -5,13 +5,15 @@ import { faultsOfDatabase } from "../../lib/db/ready.ts";
 import { ApiError } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
-import { problemResponse, withSpec } from "../../lib/http/spec.ts";
+import { named, problemResponse, withSpec } from "../../lib/http/spec.ts";
 
 const health = router();
 const ok = v.strictObject({ status: v.literal("ok") });
 
 /** The process answers; nothing else is checked. */
-health.get("/healthz", gives(200, ok), (c) => c.var.answer({ status: "ok" }));
+health.get("/healthz", named("Tell whether the process answers"), gives(200, ok), (c) =>
+  c.var.answer({ status: "ok" }),
+);
 
 const mayBeUnready = withSpec(
   createMiddleware((_, next) => next()),
@@ -19,7 +21,7 @@ const mayBeUnready = withSpec(
 );
 
 /** It may serve: the role is one that row-level security holds, the schema is of this version, there is a signing key. */
-health.get("/readyz", mayBeUnready, gives(200, ok), async (c) => {
+health.get("/readyz", named("Tell whether requests can be served"), mayBeUnready, gives(200, ok), async (c) => {
   const faults = [
     ...faultsOfKeys(c.env.PUBLIC_JWKS),
     ...(await faultsOfDatabase(c.env.DATABASE_URL).catch(unreachable)),

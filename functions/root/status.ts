@@ -4,6 +4,7 @@ import { openDb, readCredential } from "../../lib/auth/allow.ts";
 import { ApiError } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { getUser } from "../../lib/users/queries.ts";
 import { toUser, user } from "../../lib/users/schema.ts";
 
@@ -16,7 +17,7 @@ const ping = v.strictObject({
 });
 
 /** Whether the service is there and what it thinks of the credential, if one was sent: it answers 200 either way. */
-status.get("/api/v1/status/ping", gives(200, ping), async (c) => {
+status.get("/api/v1/status/ping", named("Check the service and a credential"), gives(200, ping), async (c) => {
   try {
     const credential = await readCredential(c);
     const token = { status: credential ? "active" : "missing", active: credential !== null };

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { type Row, real } from "../db/schema.ts";
-import { nullable, stamp, text } from "../http/valid.ts";
+import { list, nullable, stamp, text } from "../http/valid.ts";
 import { told } from "../kinds.ts";
 import { MAX_PAGE_SIZE, positive } from "../paging.ts";
 
@@ -20,14 +20,14 @@ export const kinds = [
 /** The wire has two vocabularies of levels; a filter takes both. Nothing is stored as debug or audit. */
 export const levels = ["debug", "info", "warn", "warning", "error", "audit"] as const;
 
-const ids = v.optional(v.array(text(100)));
+const names = v.optional(list(text(100), 100));
 export const listActivityQuery = v.object({
-  kind: v.optional(v.array(text(100))),
-  level: v.optional(v.array(text(100))),
-  agent: ids,
-  thread: ids,
-  team: ids,
-  org: ids,
+  kind: names,
+  level: names,
+  agent: names,
+  thread: names,
+  team: names,
+  org: names,
   correlation_id: v.optional(text(200)),
   limit: v.optional(
     v.pipe(

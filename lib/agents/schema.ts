@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import { acl, aclBody } from "../auth/acl.ts";
 import { type Row, real } from "../db/schema.ts";
-import { idOf, metadata, notYet, nullable, stamp, text } from "../http/valid.ts";
+import { idOf, list, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
-/** What a lookup_key may be made of: it stands in addresses. */
-export const lookupKeyShape = /^[^\s/?#%\\\p{Cc}]{1,255}$/u;
+/** What a lookup_key may be made of: it stands in addresses, where `.` and `..` are steps and what can't be seen deceives. */
+export const lookupKeyShape = /^(?!\.{1,2}$)[^\s/?#%\\\p{Cc}\p{Cf}]{1,255}$/u;
 const lookupKey = v.pipe(
   v.string(),
   v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
@@ -45,23 +45,14 @@ export const createAgentBody = v.pipe(
     template: v.optional(v.null("there is no such template")),
     template_bundle: notYet("is not supported yet"),
   }),
-  v.forward(
-    v.check((body) => agree(body), MODELS),
-    ["model"],
-  ),
-  v.forward(
-    v.check(({ org, user }) => !(org && user), "excludes user: an agent has one owner"),
-    ["org"],
-  ),
+  rule("model", (body) => agree(body), MODELS),
+  rule("org", ({ org, user }) => !(org && user), "excludes user: an agent has one owner"),
 );
 export type CreateAgent = v.InferOutput<typeof createAgentBody>;
 
 export const updateAgentBody = v.pipe(
   v.strictObject(fields),
-  v.forward(
-    v.check((body) => agree(body), MODELS),
-    ["model"],
-  ),
+  rule("model", (body) => agree(body), MODELS),
 );
 export type UpdateAgent = v.InferOutput<typeof updateAgentBody>;
 
@@ -71,7 +62,7 @@ export const listAgentsQuery = v.object({
   user: v.optional(text(100)),
   org_id: v.optional(text(100)),
   template_config: v.optional(text(200)),
-  solution_config: v.optional(v.array(text(200))),
+  solution_config: v.optional(list(text(200), 100)),
 });
 export type ListAgents = v.InferOutput<typeof listAgentsQuery>;
 

@@ -4,12 +4,13 @@ import * as v from "valibot";
 import { principalTypes, type TenantTable, type Viewer } from "../db/schema.ts";
 import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { text } from "../http/valid.ts";
+import { list, text } from "../http/valid.ts";
 import { type Id, isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
 
 const principalKinds: Record<string, Kind> = { user: "user", team: "team", org: "org", agent: "agent" };
 const orgRoles = ["admin", "member", "viewer"];
+const MAX_GRANTS = 200;
 
 const target = {
   principal_type: v.picklist(principalTypes),
@@ -27,19 +28,17 @@ const named = "must name its principal: none for everyone; admin, member or view
 const grant = v.pipe(
   v.strictObject({
     ...target,
-    actions: v.pipe(v.array(v.pipe(text(64), v.nonEmpty())), v.nonEmpty(), v.maxLength(20)),
+    actions: list(v.pipe(text(64), v.nonEmpty()), 20, 1),
   }),
   v.check((input) => isPrincipal(input), named),
 );
-const grants = v.pipe(v.array(grant), v.maxLength(200));
-const removals = v.pipe(
-  v.array(
-    v.pipe(
-      v.strictObject(target),
-      v.check((input) => isPrincipal(input), named),
-    ),
+const grants = list(grant, MAX_GRANTS);
+const removals = list(
+  v.pipe(
+    v.strictObject(target),
+    v.check((input) => isPrincipal(input), named),
   ),
-  v.maxLength(200),
+  MAX_GRANTS,
 );
 
 /** `grants` replaces the list; `add` and `remove` change it. Not both. */

@@ -3,13 +3,13 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { CompiledQuery, sql } from "kysely";
-import { connect } from "../db/neon.ts";
+import { type Connection, connect } from "../db/neon.ts";
 import type { None } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, insufficientScope, notFound, unauthenticated } from "../errors.ts";
 import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
-import { type Id, isId } from "../ids.ts";
+import type { Id } from "../ids.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
 import { covers, type Permission, rolesWith } from "./permissions.ts";
 import { parseRefreshToken } from "./refresh.ts";
@@ -61,7 +61,12 @@ export async function readCredential(c: Asked): Promise<Credential | null> {
 }
 
 /** The database of a credential: its tenant, and the door that each round trip goes through. */
-export function openDb(c: Asked, credential: Credential, permission: Permission): TenantDb {
+export function openDb(
+  c: Asked,
+  credential: Credential,
+  permission: Permission,
+  connection: Connection = connect(c.env.DATABASE_URL),
+): TenantDb {
   const { app, sandbox, beside } = credential;
   const enter =
     credential.kind === "key"
@@ -78,7 +83,7 @@ export function openDb(c: Asked, credential: Credential, permission: Permission)
   const door: Door = { enter, permission, viewer: credential, onStale: () => c.executionCtx.waitUntil(noteUse()) };
   const open = (mode: "read" | "write", at: Door) =>
     new TenantDb(
-      connect(c.env.DATABASE_URL),
+      connection,
       at,
       credential.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: credential.org },
       mode,
@@ -102,8 +107,9 @@ export function openDb(c: Asked, credential: Credential, permission: Permission)
 /**
  * Names what a route demands, on the route's line. Verifies the credential, checks the permission, and supplies
  * `c.var.db`, which knows who asks; without it there is no database, and the handler does not compile. Refuses in
- * this order: 401 (signature, expiry), 403 (scope), and, in the database, 401 (dead), 403 (role, suspended).
- * An `:app_id` in the address must be the credential's own: any other app is absent.
+ * this order: 401 (signature, expiry), 403 (scope), and, in the database, 401 (dead), 403 (role, suspended), before a
+ * large body is read (lib/http/body.ts) and before anything is said to be absent. An `:app_id` in the address must be
+ * the credential's own: any other app is absent.
  */
 export const allow = (permission: Permission) =>
   withSpec(
@@ -111,15 +117,24 @@ export const allow = (permission: Permission) =>
       const credential = await readCredential(c);
       if (!credential) throw unauthenticated(false);
       if (credential.kind === "token" && !covers(credential.scopes, permission)) throw insufficientScope(permission);
-      const db = openDb(c, credential, permission);
+      const connection = connect(c.env.DATABASE_URL);
+      let trips = 0;
+      const db = openDb(c, credential, permission, (...batch) => {
+        trips++;
+        return connection(...batch);
+      });
       const app = c.req.param("app_id");
       if (app !== undefined && app !== credential.app) {
-        if (isId("app", app)) await db.enter();
+        await db.enter();
         throw notFound("app");
       }
       c.set("credential", credential);
       c.set("db", db);
       await next();
+      // A malformed id and a cursor that does not open are seen without the database: the dead don't learn of them.
+      const { error } = c;
+      const unasked = trips === 0 && error instanceof ApiError;
+      if (unasked && (error.status === 404 || error.code === "invalid_cursor")) await db.enter();
     }),
     {
       security: permission.startsWith("developer:")

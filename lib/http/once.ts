@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { createMiddleware } from "hono/factory";
 import { sha256 } from "../auth/keys.ts";
 import { refusal } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -6,25 +7,49 @@ import { invalid } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import { kinds, type StoredKind } from "../kinds.ts";
 import type { Env } from "./router.ts";
+import { withSpec } from "./spec.ts";
+
+export const KEY = "Idempotency-Key";
 
 type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: TenantDb } };
+type Write<K extends StoredKind, Row> = (db: TenantDb, id: Id<K>) => Promise<Row>;
+type Once<K extends StoredKind> = <Row>(write: Write<K, Row>, read: Write<K, Row>) => Promise<Row>;
+
+/** Promises that the route keeps the `Idempotency-Key`, and supplies what does: `c.var.once`. It stands after `allow`. */
+export const once = <K extends StoredKind>(kind: K) =>
+  withSpec(
+    createMiddleware<{ Variables: { once: Once<K> } }>(async (c, next) => {
+      c.set("once", (write, read) => makeOnce(c as Context as Context<Viewed>, kind, write, read));
+      await next();
+    }),
+    {
+      parameters: [
+        {
+          in: "header",
+          name: KEY,
+          description: "The same key makes one row, however often and concurrently it is sent, for 24 hours.",
+          schema: { type: "string", minLength: 1, maxLength: 255 },
+        },
+      ],
+    },
+  );
 
 /**
  * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
  * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
  * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
  */
-export async function once<E extends Viewed, K extends StoredKind, Row>(
-  c: Context<E>,
+async function makeOnce<K extends StoredKind, Row>(
+  c: Context<Viewed>,
   kind: K,
-  write: (db: TenantDb, id: Id<K>) => Promise<Row>,
-  read: (db: TenantDb, id: Id<K>) => Promise<Row>,
+  write: Write<K, Row>,
+  read: Write<K, Row>,
 ): Promise<Row> {
-  const { db } = c.var as Viewed["Variables"];
-  const key = c.req.header("Idempotency-Key");
+  const { db } = c.var;
+  const key = c.req.header(KEY);
   if (key === undefined) return write(db, newId(kind));
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    throw invalid({ field: "Idempotency-Key", message: "must have 1 to 255 visible ASCII characters" });
+    throw invalid({ field: KEY, message: "must have 1 to 255 visible ASCII characters" });
   }
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
   const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
@@ -46,7 +71,7 @@ export async function once<E extends Viewed, K extends StoredKind, Row>(
       if (!held && attempt < 3) continue;
       if (!held) throw error;
       if (!sameBytes(held.fingerprint, fingerprint)) {
-        throw invalid({ field: "Idempotency-Key", message: "was already used for another request" });
+        throw invalid({ field: KEY, message: "was already used for another request" });
       }
       c.header("Idempotent-Replayed", "true");
       return read(db, held.row_id as Id<K>);

@@ -6,19 +6,16 @@ import { findTargetHandler } from "hono/utils/handler";
 import { generateSpecs, uniqueSymbol } from "hono-openapi";
 import type { OpenAPIV3_1 } from "openapi-types";
 import type * as v from "valibot";
+import { kinds } from "../kinds.ts";
+import { MAX_BODY_BYTES, MAX_UNSEEN_BYTES } from "./body.ts";
+import { KEY } from "./once.ts";
 import { problem } from "./problem.ts";
 import type { Env } from "./router.ts";
 import { part, problemResponse } from "./spec.ts";
 import { map } from "./valid.ts";
 
 const VERSION = "0.1.0";
-const verbs: Record<string, [string, string]> = {
-  get: ["List", "Get"],
-  post: ["Create", "Post to"],
-  put: ["Set", "Set"],
-  patch: ["Update", "Update"],
-  delete: ["Delete", "Delete"],
-};
+const verbs: Record<string, string> = { get: "Get", post: "Create", put: "Set", patch: "Update", delete: "Delete" };
 
 const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
   access_token: { type: "http", scheme: "bearer", bearerFormat: "JWT", description: "An org user's access token" },
@@ -33,7 +30,7 @@ const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
 
 /**
  * The document of an app with every router in it. What holds for all routes is added here: the 404 of a path
- * parameter, the faults of an input, the idempotency key, a name and a summary.
+ * parameter, the faults of an input, an operation's id and, unless the route has `named` it, its summary.
  */
 export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV3_1.Document> {
   readSchemas(app);
@@ -108,13 +105,28 @@ function readSchemas(app: Hono<Env>) {
   }
 }
 
+/** `Create a token of a user`: the verb of the method, the kind that the address names, and the one that it hangs on. */
+function summaryOf(method: string, nouns: string[], { responses = {} }: OpenAPIV3_1.OperationObject): string {
+  const [noun, above] = nouns.toReversed() as [string, string?];
+  const of = above && above !== kinds.app.table ? ` of ${oneOf(above)}` : "";
+  const success = (responses[200] ?? responses[201]) as OpenAPIV3_1.ResponseObject | undefined;
+  const answer = success?.content?.["application/json"]?.schema as OpenAPIV3_1.SchemaObject | undefined;
+  if (answer?.properties?.data) return `List ${noun}${of}`;
+  // What is deleted and answered all the same is kept, and works no more.
+  return `${method === "delete" && answer ? "Revoke" : verbs[method]} ${oneOf(noun)}${of}`;
+}
+
+/** `an agent` for `agents`. */
+function oneOf(noun: string): string {
+  const name = Object.values(kinds).find(({ table }) => table === noun)?.name ?? noun;
+  return `${/^[aeio]/.test(name) ? "an" : "a"} ${name}`;
+}
+
 function complete(path: string, method: string, operation: OpenAPIV3_1.OperationObject) {
   const words = path.split("/").filter((word) => word && !/^(api|protected|v\d|developer)$/.test(word));
   const nouns = words.filter((word) => !word.startsWith("{"));
-  const noun = nouns.at(-1) ?? "root";
-  const one = words.at(-1)?.startsWith("{") || method !== "get";
   operation.operationId = [method, ...words.map((word) => word.replace(/\W/g, "_"))].join("_");
-  operation.summary ??= `${verbs[method]?.[method === "get" && one ? 1 : 0] ?? method} ${noun.replace(/^\./, "").replaceAll(/[_.]/g, " ")}`;
+  operation.summary ??= summaryOf(method, nouns, operation);
   operation.tags ??= [(nouns[0] === "apps" ? nouns[1] : nouns[0]) ?? "apps"].map((tag) =>
     tag.replace(/\W/g, "_").replace(/^_/, ""),
   );
@@ -125,24 +137,18 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
     if (parameter.in === "query" && (parameter.schema as OpenAPIV3_1.SchemaObject)?.type === "array")
       parameter.name += "[]";
   }
-  if (method === "post") {
-    parameters.push({
-      in: "header",
-      name: "Idempotency-Key",
-      description: "The same key makes one row, however often and concurrently it is sent, for 24 hours.",
-      schema: { type: "string", minLength: 1, maxLength: 255 },
-    });
-  }
   if (parameters.length) operation.parameters = parameters;
   operation.responses ??= {};
   const { responses } = operation;
   if (path.includes("{")) responses[404] ??= problemResponse("Absent, or not for the caller: the two are one answer");
-  if (method === "post") responses[404] ??= problemResponse("What this Idempotency-Key once made is no longer there");
+  if (parameters.some(({ name }) => name === KEY))
+    responses[404] ??= problemResponse("What this Idempotency-Key once made is no longer there");
   if (operation.requestBody || parameters.some((parameter) => parameter.in !== "path")) {
     responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
     responses[422] ??= problemResponse("Faults of the input, each with its field");
   }
   if (operation.security.length) responses[503] ??= problemResponse("The database is out of reach for a moment");
-  responses[413] ??= problemResponse("The body is over 8,000,000 bytes");
+  const most = operation.requestBody && !operation.security.length ? MAX_UNSEEN_BYTES : MAX_BODY_BYTES;
+  responses[413] ??= problemResponse(`The body is over ${most.toLocaleString("en")} bytes`);
   if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");
 }

@@ -1,3 +1,4 @@
+import type { MiddlewareHandler } from "hono";
 import type { OpenAPIV3_1 } from "openapi-types";
 
 /**
@@ -9,6 +10,12 @@ export const part: unique symbol = Symbol("openapi part");
 /** Hangs a middleware's part of the OpenAPI document on it. */
 export const withSpec = <M extends object>(middleware: M, spec: Partial<OpenAPIV3_1.OperationObject>): M =>
   Object.assign(middleware, { [part]: { spec } });
+
+/** Names an operation, where the verb and the noun of its address don't. It stands first on the route's line. */
+export const named = (summary: string) => {
+  const middleware: MiddlewareHandler<object> = (_, next) => next();
+  return withSpec(middleware, { summary });
+};
 
 /** A response that is a problem (lib/http/problem.ts). */
 export const problemResponse = (description: string): OpenAPIV3_1.ResponseObject => ({

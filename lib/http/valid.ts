@@ -3,38 +3,50 @@ import * as v from "valibot";
 import { ApiError, badRequest, type FieldError, invalid } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
+import { readText } from "./body.ts";
 import { part } from "./spec.ts";
 
 const MAX_DEPTH = 32;
+const MAX_VALUES = 10_000;
+const MAX_FAULTS = 50;
+/** Of a field's name, in a fault: a client may have chosen it. */
+const MAX_NAME = 100;
 const MAX_METADATA_BYTES = 16 * 1024;
+const MAX_VALUES_OF = "x-max-values";
 
 type Entries = v.ObjectEntries;
 type Input<T extends "json" | "query", S extends v.GenericSchema> = {
   in: { [K in T]: v.InferInput<S> };
   out: { [K in T]: v.InferOutput<S> };
 };
+/** Takes a fault in, and asks what it says only if it will be told. */
+type Add = (fault: () => FieldError) => void;
 
 /**
- * Checks a body or a query string before the handler sees it. All faults are answered at once, each with its
- * field and never with the value that was sent.
+ * Checks a body or a query string before the handler sees it. All faults are answered at once, the first 50 each with
+ * its field and never with the value that was sent, the others by their number. It costs linear time, whatever is sent.
  */
 export function valid<T extends "json" | "query", S extends v.GenericSchema & { entries: Entries }>(
   target: T,
   schema: S,
 ): MiddlewareHandler<object, string, Input<T, S>> {
   const read = target === "json" ? readJson : readQuery;
+  const allowances = allowancesOf(schema.entries);
   const middleware: MiddlewareHandler = async (c, next) => {
     const input = await read(c, schema.entries);
     if (!isMap(input)) throw invalid({ field: "", message: "must be an object" });
-    const faults = [...unstorable(input), ...(target === "json" ? unknownFields(input, schema.entries) : [])];
-    const result = v.safeParse(schema, input);
-    const issues = result.success
-      ? []
-      : result.issues.filter(
-          (issue) => issue.type !== "strict_object" || issue.path?.length !== 1 || issue.expected !== "never",
-        );
-    const all = [...faults, ...issues.map(toFieldError)];
-    if (all.length) throw invalid(...all);
+    const fields: FieldError[] = [];
+    let count = 0;
+    const add: Add = (fault) => {
+      if (count++ < MAX_FAULTS) fields.push(fault());
+    };
+    survey(input, allowances, add);
+    if (target === "json") findUnknown(input, schema.entries, add);
+    // One fault a value: what is no date at all is not also one of the past.
+    const result = v.safeParse(schema, input, { abortPipeEarly: true });
+    for (const issue of result.issues ?? []) if (!isOfUnknown(issue)) add(() => toFieldError(issue));
+    if (count > MAX_FAULTS) fields.push({ field: "", message: `has ${count - MAX_FAULTS} more faults` });
+    if (count) throw invalid(fields);
     c.req.addValidatedData(target, result.output as object);
     await next();
   };
@@ -44,7 +56,7 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
 /** The body as JSON. None at all is `{}`: the SDK sends a JSON content type with calls that have no body. */
 async function readJson(c: Context): Promise<unknown> {
   const type = c.req.header("Content-Type");
-  const text = await c.req.text();
+  const text = await readText(c);
   if (text === "") return {};
   if (type && !/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(type)) {
     throw new ApiError(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`.");
@@ -72,60 +84,114 @@ const isList = (schema: v.GenericSchema | v.GenericSchemaAsync): boolean =>
   schema.type === "array" || ("wrapped" in schema && isList(schema.wrapped as v.GenericSchema));
 
 /** Valibot names one unknown key; a client wants all of them, and `constructor` is unknown too. */
-function unknownFields(input: unknown, entries: Entries): FieldError[] {
-  return Object.keys(input as object)
-    .filter((key) => !Object.hasOwn(entries, key))
-    .map((key) => ({ field: key.slice(0, 100), message: "is not a known field" }));
+function findUnknown(input: object, entries: Entries, add: Add) {
+  for (const key of Object.keys(input)) {
+    if (!Object.hasOwn(entries, key)) add(() => ({ field: nameOf([key]), message: "is not a known field" }));
+  }
 }
 
-/** What JSON can say and Postgres can't keep: NUL, half a surrogate pair, a number beyond a double; and depth. */
-function unstorable(input: unknown, path = "", depth = 0): FieldError[] {
-  if (depth > MAX_DEPTH) return [{ field: path, message: `must not be nested deeper than ${MAX_DEPTH}` }];
-  if (typeof input === "number" && !Number.isFinite(input))
-    return [{ field: path, message: "must be a finite number" }];
-  if (typeof input === "string" && !isText(input))
-    return [{ field: path, message: "must be well-formed text without NUL" }];
-  if (typeof input !== "object" || input === null) return [];
-  for (const [key, value] of Object.entries(input)) {
-    const at = path && path.length < 100 ? `${path}.${key}` : path || key.slice(0, 100);
-    if (!isText(key)) return [{ field: path, message: "must have well-formed names without NUL" }];
-    const faults = unstorable(value, at, depth + 1);
-    if (faults.length) return faults;
-  }
-  return [];
+const isOfUnknown = ({ type, path, expected }: v.BaseIssue<unknown>) =>
+  type === "strict_object" && path?.length === 1 && expected === "never";
+
+/** The fields that may hold more values than a whole body, and how many: see `maxValues`. */
+const allowancesOf = (entries: Entries): Map<string, number> =>
+  new Map(
+    Object.entries(entries).flatMap(([name, schema]) => {
+      const most = v.getMetadata(schema as v.GenericSchema)[MAX_VALUES_OF];
+      return typeof most === "number" ? [[name, most]] : [];
+    }),
+  );
+
+/**
+ * Looks at each value once, before the schema does. Refuses too many and too deep ones where it meets them: what a
+ * schema costs is bounded by the values that it sees. Tells of what JSON can say and Postgres can't keep: NUL, half a
+ * surrogate pair, a number beyond a double.
+ */
+function survey(input: Record<string, unknown>, allowances: Map<string, number>, add: Add) {
+  const path: (string | number)[] = [];
+  const tell = (message: string) => add(() => ({ field: nameOf(path), message }));
+  const whole = { field: "", most: MAX_VALUES, left: MAX_VALUES };
+  let bound = whole;
+  const look = (key: string | number, value: unknown) => {
+    if (--bound.left < 0) {
+      throw invalid({ field: bound.field, message: `must hold at most ${bound.most} values, counted at every depth` });
+    }
+    path.push(key);
+    if (path.length > MAX_DEPTH) {
+      throw invalid({ field: nameOf(path), message: `must not be nested deeper than ${MAX_DEPTH}` });
+    }
+    if (typeof value === "string") {
+      if (!isText(value)) tell("must be well-formed text without NUL");
+    } else if (typeof value === "number") {
+      if (!Number.isFinite(value)) tell("must be a finite number");
+    } else if (Array.isArray(value)) {
+      for (let i = 0; i < value.length; i++) look(i, value[i]);
+    } else if (isMap(value)) {
+      lookInto(value);
+    }
+    path.pop();
+  };
+  const lookInto = (map: Record<string, unknown>) => {
+    for (const key of Object.keys(map)) {
+      if (!isText(key)) tell("must have well-formed names without NUL");
+      if (path.length === 0) {
+        const most = allowances.get(key);
+        bound = most === undefined ? whole : { field: key, most, left: most };
+      }
+      look(key, map[key]);
+    }
+  };
+  lookInto(input);
 }
 
 const isMap = (input: unknown): input is Record<string, unknown> =>
   typeof input === "object" && input !== null && !Array.isArray(input);
 const isText = (text: string) => text.isWellFormed() && !text.includes("\0");
 
-/** A sentence for people from valibot's finding; its own would repeat the value. */
-function toFieldError(issue: v.BaseIssue<unknown>): FieldError {
-  const field = (issue.path ?? [])
-    .map(({ key }) => String(key))
+/** A field as a fault names it: `acl.grants.0.actions`. Names are cut first: one may be as long as the body. */
+const nameOf = (path: readonly unknown[]) =>
+  path
+    .map((key) => String(key).slice(0, MAX_NAME))
     .join(".")
-    .slice(0, 200);
-  return { field, message: sentence(issue) };
-}
+    .slice(0, MAX_NAME);
+
+/** A sentence for people from valibot's finding; its own would repeat the value. */
+const toFieldError = (issue: v.BaseIssue<unknown>): FieldError => ({
+  field: nameOf((issue.path ?? []).map(({ key }) => key)),
+  message: sentence(issue),
+});
+
+const words: Record<string, string> = {
+  string: "a string",
+  number: "a number",
+  boolean: "true or false",
+  Object: "an object",
+  Array: "a list",
+};
 
 function sentence({
   kind,
   type,
+  input,
   expected,
   received,
   requirement,
   message,
 }: v.BaseIssue<unknown> & { requirement?: unknown }) {
+  const things = Array.isArray(input) ? "items" : "characters";
   if (kind === "schema") {
     if (received === "undefined") return "is required";
     if (expected === "never") return "is not a known field";
-    return message.startsWith("Invalid ") ? `must be ${expected?.replaceAll('"', "") || "of another type"}` : message;
+    if (!message.startsWith("Invalid ")) return message;
+    const choices = type === "picklist" && expected?.replaceAll(/[()"]/g, "").replaceAll(" | ", ", ");
+    return choices ? `must be one of: ${choices}` : `must be ${words[expected ?? ""] ?? "of another type"}`;
   }
-  if (type === "max_length") return `must have at most ${requirement} characters or items`;
-  if (type === "min_length" || type === "non_empty")
-    return `must have at least ${requirement ?? 1} characters or items`;
+  if (type === "max_length") return `must have at most ${requirement} ${things}`;
+  if (type === "non_empty" || (type === "min_length" && requirement === 1)) return "must not be empty";
   if (type === "min_value") return `must be at least ${requirement}`;
   if (type === "max_value") return `must be at most ${requirement}`;
+  if (type === "max_entries") return `must have at most ${requirement} names`;
+  if (type === "integer") return "must be a whole number";
   return message.startsWith("Invalid ") ? "is not of the right form" : message;
 }
 
@@ -143,6 +209,27 @@ export const metadata = v.pipe(
 
 /** A text of a record, at most `max` characters. */
 export const text = (max: number) => v.pipe(v.string(), v.maxLength(max));
+
+/** A list of at most `max` items, which is measured before any of them is looked at. */
+export const list = <S extends v.GenericSchema>(item: S, max: number, min = 0) =>
+  v.pipe(
+    // An array by its type, for the document and for queries, whose items the last step checks.
+    { ...v.custom<v.InferInput<S>[]>(Array.isArray, "must be a list"), type: "array" as const, item },
+    v.minLength(min),
+    v.maxLength(max),
+    v.array(item),
+  );
+
+/** Hung on a field that may hold more values than a whole body: how many. The document says it, too. */
+export const maxValues = <T>(most: number) => v.metadata<T, Record<string, number>>({ [MAX_VALUES_OF]: most });
+
+/** A rule between fields, whose breach is told of one of them. `v.forward` would walk all faults for each fault. */
+export const rule = <Body extends object>(key: string & keyof Body, holds: (body: Body) => boolean, message: string) =>
+  v.rawCheck<Body>(({ dataset, addIssue }) => {
+    if (!dataset.typed || holds(dataset.value)) return;
+    const { value } = dataset;
+    addIssue({ message, path: [{ type: "unknown", origin: "value", input: value, key, value: value[key] }] });
+  });
 
 /** A row that a body names by its id. One that is malformed is not there, like any other. */
 export const idOf = <K extends Kind>(kind: K) =>

@@ -1,12 +1,10 @@
 import { Hono } from "hono";
-import { bodyLimit } from "hono/body-limit";
 import { cors } from "hono/cors";
 import { ApiError, notFound } from "../errors.ts";
+import { announced } from "./body.ts";
 import { toProblem } from "./problem.ts";
 import type { Env } from "./router.ts";
 
-const MAX_BODY_BYTES = 8_000_000;
-const MAX_DRAIN_MS = 1000;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const EXPOSED = ["Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"];
 
@@ -47,15 +45,7 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
       maxAge: 86_400,
     }),
   );
-  app.use(
-    bodyLimit({
-      maxSize: MAX_BODY_BYTES,
-      onError: async (c) => {
-        await Promise.race([drain(c.req.raw.body), scheduler.wait(MAX_DRAIN_MS)]);
-        throw new ApiError(413, "payload_too_large", `A body may have at most ${MAX_BODY_BYTES} bytes.`);
-      },
-    }),
-  );
+  app.use(announced);
   for (const router of routers) app.route("/", router);
 
   app.notFound((c) => {
@@ -73,16 +63,6 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
     return c.body(null, 500);
   });
   return app;
-}
-
-/** Reads on for a while: a client that is still sending would see a broken connection instead of the answer. */
-async function drain(body: ReadableStream<Uint8Array> | null) {
-  if (!body || body.locked) return;
-  let size = 0;
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > 4 * MAX_BODY_BYTES) return;
-  }
 }
 
 /** Whether a handler of its own stands at the address, beside the middleware that stands everywhere. */

@@ -23,6 +23,12 @@ const domain = v.pipe(
   v.toLowerCase(),
 );
 
+/** An address that a browser may be sent to: no other scheme, `javascript:` least of all. */
+const website = v.pipe(
+  text(2000),
+  v.check((url) => /^https?:\/\//i.test(url) && URL.canParse(url), "must be an http or https address"),
+);
+
 const name = v.pipe(text(200), v.nonEmpty());
 const status = v.picklist(orgStatuses);
 
@@ -30,7 +36,7 @@ export const createOrgBody = v.strictObject({
   name,
   slug,
   domain,
-  website: v.nullish(text(2000), null),
+  website: v.nullish(website, null),
   industry: v.nullish(text(200), null),
   description: v.nullish(text(10_000), null),
   status: v.optional(status, "active"),
@@ -41,7 +47,7 @@ export const updateOrgBody = v.strictObject({
   name: v.optional(name),
   slug: v.optional(slug),
   domain: v.optional(domain),
-  website: v.optional(v.nullable(text(2000))),
+  website: v.optional(v.nullable(website)),
   industry: v.optional(v.nullable(text(200))),
   description: v.optional(v.nullable(text(10_000))),
   status: v.optional(status),

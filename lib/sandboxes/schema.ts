@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
-import { idOf, nullable, stamp, text } from "../http/valid.ts";
+import { idOf, nullable, rule, stamp, text } from "../http/valid.ts";
 import type { KeyRow } from "../keys/schema.ts";
 import { key, toKey } from "../keys/schema.ts";
 import { slug } from "../orgs/schema.ts";
@@ -11,28 +11,28 @@ const moment = v.pipe(
   v.string(),
   v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z"),
   v.check(isMoment, "must be a time that the calendar has"),
-  v.check((text) => !isMoment(text) || Date.parse(text) > Date.now(), "must be in the future"),
+  v.check((text) => Date.parse(text) > Date.now(), "must be in the future"),
   v.transform((text) => new Date(text).toISOString()),
 );
 function isMoment(text: string): boolean {
   const day = text.slice(0, 10);
   const ms = Date.parse(text);
-  return ms > 0 && ms < MAX_MS && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+  return ms < MAX_MS && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
 }
 const MAX_MS = Date.parse("9999-12-31T00:00:00Z");
 
-const body = v.strictObject({
-  name: v.pipe(text(200), v.nonEmpty()),
-  slug,
-  org: v.nullish(idOf("org"), null),
-  purpose: v.nullish(v.picklist(["eval"]), null),
-  expires_at: v.nullish(moment, null),
-});
 export const createSandboxBody = v.pipe(
-  body,
-  v.forward(
-    v.check(({ purpose, expires_at }) => (purpose === null) === (expires_at === null), "goes together with purpose"),
-    ["expires_at"],
+  v.strictObject({
+    name: v.pipe(text(200), v.nonEmpty()),
+    slug,
+    org: v.nullish(idOf("org"), null),
+    purpose: v.nullish(v.picklist(["eval"]), null),
+    expires_at: v.nullish(moment, null),
+  }),
+  rule(
+    "expires_at",
+    ({ purpose, expires_at }) => (purpose === null) === (expires_at === null),
+    "goes together with purpose",
   ),
 );
 export type CreateSandbox = v.InferOutput<typeof createSandboxBody>;

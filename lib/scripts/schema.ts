@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { map, nullable, text } from "../http/valid.ts";
+import { map, maxValues, nullable, rule, text } from "../http/valid.ts";
 
 const script = v.optional(v.string(), "");
-const scope = v.optional(v.nullable(map));
+const scope = v.pipe(v.optional(v.nullable(map)), maxValues(100_000));
 /** No config store stands behind it yet, so no name resolves. */
 const context = v.optional(v.null("there is no such config"));
 
@@ -15,17 +15,14 @@ export const runScriptBody = v.pipe(
     run_as_user: v.optional(v.nullable(text(100))),
     run_as_agent: v.optional(v.nullable(text(255))),
   }),
-  v.forward(
-    v.check(({ run_as_user, run_as_agent }) => !(run_as_user && run_as_agent), "excludes run_as_user"),
-    ["run_as_agent"],
-  ),
+  rule("run_as_agent", ({ run_as_user, run_as_agent }) => !(run_as_user && run_as_agent), "excludes run_as_user"),
 );
 export const testScriptBody = v.strictObject({
   script: v.string(),
   scope,
   resolution_context_config: context,
   /** Sources by lookup_key, which `import("script:…")` finds first. */
-  scripts: v.optional(v.pipe(map, v.record(v.string(), v.string("must be a script's source")))),
+  scripts: v.optional(v.pipe(map, v.maxEntries(100), v.record(v.string(), v.string("must be a script's source")))),
 });
 
 const words = v.array(v.string());

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { FULL_ACCESS, isScope } from "../auth/permissions.ts";
 import type { Row } from "../db/schema.ts";
-import { nullable, stamp, text } from "../http/valid.ts";
+import { list, nullable, stamp, text } from "../http/valid.ts";
 import { type NamedUserRow, toUser, user } from "../users/schema.ts";
 
 export const DEFAULT_LIFETIME_S = 3600;
@@ -11,14 +11,13 @@ export const DAY_S = 86_400;
 
 /** Scopes that a token asks for; none named asks for all that the role holds. */
 const scopes = v.optional(
-  v.pipe(
-    v.array(
-      v.pipe(
-        v.string(),
-        v.check(isScope, "is not a scope: use resource:read, resource:write, resource:* or full_access"),
-      ),
+  list(
+    v.pipe(
+      v.string(),
+      v.check(isScope, "is not a scope: use resource:read, resource:write, resource:* or full_access"),
     ),
-    v.maxLength(200),
+    200,
+    1,
   ),
   [FULL_ACCESS],
 );

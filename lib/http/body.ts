@@ -1,0 +1,55 @@
+/** How much of a body is read, and when. */
+import type { Context, MiddlewareHandler } from "hono";
+import { bodyLimit } from "hono/body-limit";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { ApiError } from "../errors.ts";
+
+export const MAX_BODY_BYTES = 8_000_000;
+/** Read for anybody; more than that, for whom the database has let in. */
+export const MAX_UNSEEN_BYTES = 64 * 1024;
+const MAX_DRAIN_MS = 1000;
+
+const atMost = (maxSize: number) =>
+  bodyLimit({
+    maxSize,
+    onError: async (c) => {
+      await drain(c.req.raw.body);
+      throw new ApiError(413, "payload_too_large", `A body may have at most ${maxSize} bytes here.`);
+    },
+  });
+const whole = atMost(MAX_BODY_BYTES);
+const unseen = atMost(MAX_UNSEEN_BYTES);
+
+/** What a body says of its length; infinite where it says nothing. */
+function lengthOf({ req }: Context): number {
+  if (!req.raw.body) return 0;
+  return req.header("Transfer-Encoding") === undefined ? Number(req.header("Content-Length") ?? Infinity) : Infinity;
+}
+
+/** Refuses a body that announces too much, before anything else is asked. */
+export const announced: MiddlewareHandler = (c, next) => (Number.isFinite(lengthOf(c)) ? whole(c, next) : next());
+
+/**
+ * The body's text. One above 64 KB, or of unknown length, is not read before the database has seen the credential; where
+ * the credential is in the body, it can't be above 64 KB.
+ */
+export async function readText(c: Context<{ Variables: { db?: TenantDb } }>): Promise<string> {
+  const { db } = c.var;
+  if (db && lengthOf(c) > MAX_UNSEEN_BYTES) await db.enter();
+  await (db ? whole : unseen)(c, async () => {});
+  return c.req.text();
+}
+
+/** Reads on for a while: a client that is still sending would see a broken connection instead of the answer. */
+export async function drain(body: ReadableStream<Uint8Array> | null) {
+  if (!body || body.locked) return;
+  await Promise.race([discard(body), scheduler.wait(MAX_DRAIN_MS)]);
+}
+
+async function discard(body: ReadableStream<Uint8Array>) {
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > 4 * MAX_BODY_BYTES) return;
+  }
+}

@@ -1,0 +1,87 @@
+/** What the document says of all operations alike, made without a running system. */
+import { findTargetHandler } from "hono/utils/handler";
+import { expect, it } from "vitest";
+import { groups } from "../../../functions/groups.ts";
+import { routers as root } from "../../../functions/root/index.ts";
+import { describe as describeApp } from "../../../lib/http/openapi.ts";
+import { part } from "../../../lib/http/spec.ts";
+import { worker } from "../../../lib/http/worker.ts";
+import { kinds } from "../../../lib/kinds.ts";
+
+const routers = [...root, ...Object.values(groups).flat()];
+const document: any = await describeApp(worker(...routers), "https://api.example.com");
+const operations: [name: string, operation: any][] = Object.entries<object>(document.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]): [string, any] => [`${method.toUpperCase()} ${path}`, operation]),
+);
+const operationOf = (name: string) => operations.find(([found]) => found === name)![1];
+
+it("names each operation as a person would", () => {
+  const summaries = Object.fromEntries(operations.map(([name, { summary }]) => [name, summary]));
+  expect(summaries).toMatchObject({
+    "GET /protected/api/v2/developer/apps": "List apps",
+    "PATCH /protected/api/v2/developer/apps/{app_id}": "Update an app",
+    "DELETE /protected/api/v2/developer/apps/{app_id}/keys/{key}": "Revoke a key",
+    "GET /protected/api/v2/developer/apps/{app_id}/orgs": "List orgs",
+    "GET /protected/api/v2/developer/apps/{app_id}/orgs/{org}": "Get an org",
+    "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/tokens": "Create a token of a user",
+    "POST /api/v1/sandboxes/{sandbox}/keys": "Create a key of a sandbox",
+    "DELETE /api/v1/sandboxes/{sandbox}": "Delete a sandbox",
+    "GET /api/v1/users/me": "Get the current user",
+    "GET /api/v1/users/{user}/orgs": "List orgs of a user",
+    "GET /api/v1/orgs": "List orgs",
+    "POST /api/v1/agents": "Create an agent",
+    "POST /api/v1/auth/refresh": "Refresh a sign-in",
+    "GET /api/v1/scripts/llm.txt": "Describe the script language to a model",
+  });
+});
+
+it("makes no name of an address whose noun is no kind: such a route says its own", () => {
+  const names = Object.values(kinds).flatMap(({ name, table }) => [`an? ${name}`, ...(table ? [table] : [])]);
+  const made = new RegExp(`^(List|Get|Create|Set|Update|Delete|Revoke) (${names.join("|")})( of an? \\w+)?$`);
+  const given = new Set(
+    routers
+      .flatMap(({ routes }) => routes)
+      .map(({ handler }) => (findTargetHandler(handler) as any)[part]?.spec?.summary)
+      .filter(Boolean),
+  );
+  expect(given.size).toBeGreaterThan(5);
+  const unnamed = operations.filter(([, { summary }]) => !given.has(summary) && !made.test(summary));
+  expect(unnamed.map(([name, { summary }]) => `${name}: ${summary}`)).toEqual([]);
+});
+
+it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () => {
+  const promising = (of: any) => of.parameters?.some(({ name }: any) => name === "Idempotency-Key") === true;
+  const without = operations.filter(([name, of]) => name.startsWith("POST ") && !promising(of)).map(([name]) => name);
+  expect(without).toEqual([
+    "POST /api/v1/auth/refresh",
+    "POST /api/v1/scripts/validate",
+    "POST /api/v1/scripts/run",
+    "POST /api/v1/scripts/test",
+  ]);
+  expect(operations.filter(([name, of]) => !name.startsWith("POST ") && promising(of))).toEqual([]);
+  expect(Object.keys(operationOf("POST /api/v1/agents").responses)).toContain("404");
+  expect(Object.keys(operationOf("POST /api/v1/scripts/validate").responses)).not.toContain("404");
+});
+
+const bodyOf = (name: string) => operationOf(name).requestBody.content["application/json"].schema.properties;
+
+it("says of a list how long it may be and what is in it", () => {
+  expect(bodyOf("POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/tokens").scopes).toEqual({
+    type: "array",
+    items: { type: "string" },
+    minItems: 1,
+    maxItems: 200,
+    default: ["full_access"],
+  });
+  const { grants } = bodyOf("POST /api/v1/agents").acl.anyOf[0].properties;
+  expect(grants.anyOf[0]).toMatchObject({ type: "array", maxItems: 200 });
+  expect(grants.anyOf[0].items.properties.actions).toMatchObject({ maxItems: 20, items: { maxLength: 64 } });
+  const { parameters } = operationOf("GET /api/v1/activity_feed");
+  expect(parameters.find(({ name }: any) => name === "agent[]").schema).toMatchObject({ type: "array", maxItems: 100 });
+});
+
+it("says what a body may have, and a part of it that may hold more", () => {
+  expect(operationOf("POST /api/v1/agents").responses[413].description).toContain("8,000,000");
+  expect(operationOf("POST /api/v1/auth/refresh").responses[413].description).toContain("65,536");
+  expect(bodyOf("POST /api/v1/scripts/run").scope).toMatchObject({ "x-max-values": 100_000 });
+});
