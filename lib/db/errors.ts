@@ -39,7 +39,7 @@ export function asRefusal(error: unknown, permission: string): unknown {
   const refused = refusal(error);
   if (!refused) return error;
   const { code, reason } = refused;
-  if (!code || PASSING.test(code)) return unavailable(error);
+  if (!code || PASSING.test(code) || code === "AE503") return unavailable(error);
   if (code === "AE401") return unauthenticated();
   if (code === "AE403") return asForbidden(reason, permission);
   if (code === "AE404") return notFound(reason as Kind);

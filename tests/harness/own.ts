@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { exportJWK, generateKeyPair } from "jose";
 import { createApp } from "../../lib/local/apps.ts";
+import { keepDoorKeys } from "../../lib/local/door-keys.ts";
 import { serveNeon } from "../../lib/local/neon.ts";
 import { openPglite } from "../../lib/local/pglite.ts";
 import { type Runtime, type RuntimeOptions, startRuntime } from "../../lib/local/runtime.ts";
@@ -25,11 +26,14 @@ export async function ownSystem() {
   let trips = 0;
   endpoint.server.on("request", () => trips++);
   const runtimes: Runtime[] = [];
+  const known = new Set<string>();
   const start = async (
     keys: Awaited<ReturnType<typeof newSigningKey>>[],
     roots: string[],
     options: Partial<RuntimeOptions> = {},
   ): Promise<string> => {
+    for (const root of roots) known.add(root);
+    await keepDoorKeys(database, [...known].join(","));
     const open = keys.map(({ d: _, ...key }) => key);
     const runtime = await startRuntime({
       port: 0,

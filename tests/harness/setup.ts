@@ -10,6 +10,7 @@ import { resolve } from "node:path";
 import { exportJWK, generateKeyPair } from "jose";
 import type { TestProject } from "vitest/node";
 import { createApp } from "../../lib/local/apps.ts";
+import { keepDoorKeys } from "../../lib/local/door-keys.ts";
 import { type Database, serveNeon } from "../../lib/local/neon.ts";
 import { openPglite } from "../../lib/local/pglite.ts";
 import { openPostgres } from "../../lib/local/postgres.ts";
@@ -101,6 +102,7 @@ export default async function setup(project: TestProject) {
     roles: ["agentry_api", BYPASSING],
   });
   const secrets = await newSecrets();
+  await keepDoorKeys(database, secrets.ROOT_SECRETS);
   const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role) });
   const everythingOwned = resolve(import.meta.dirname, "owns-everything.ts");
   const runtimes = await Promise.all([
