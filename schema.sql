@@ -50,7 +50,8 @@ grant select on app.migrations to agentry_api;
 insert into app.migrations (name) values
   ('2026-11-21-first'),
   ('2026-11-21-names-and-walls'),
-  ('2026-11-21-proven-tenants');
+  ('2026-11-21-proven-tenants'),
+  ('2026-11-21-timeouts');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -68,11 +69,13 @@ begin
 end $$;
 
 -- Opens a tenant until the transaction ends. What the runtime may call of those who call this, looks at a credential.
+-- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
 create function app.prove(app text, sandbox text, org text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
-    set_config('app.org_id', org, true), set_config('app.proof', app.proof(app, sandbox, org), true);
+    set_config('app.org_id', org, true), set_config('app.proof', app.proof(app, sandbox, org), true),
+    set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
 end $$;
 
 -- The tenant that is open: nulls, unless a door has proven what the settings say. `org` is an org, '*' (a developer:
@@ -104,14 +107,15 @@ begin
 end $$;
 
 -- The wall of a table whose rows are their tenant's. A row passes by one look at the tenant, taken once a statement:
--- were its app, sandbox and org looked up apart, a statement could change the settings in between.
+-- were its app, sandbox and org looked up apart, a statement could change the settings in between. The setting is asked
+-- for only which comparison to make: whatever it says, a row that passes is the proven tenant's.
 create function app.wall(tbl regclass, grants text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $wall$
 begin
   perform app.guard(tbl, grants);
   execute format($$create policy tenant on %s to agentry_api using (
-    (app_id, sandbox_id, org_id) = (select t.app, t.sandbox, t.org from app.tenant() t)
-    or (app_id, sandbox_id) = (select t.app, t.sandbox from app.tenant() t where t.org = '*'))$$, tbl);
+    (app_id, sandbox_id, case when (select current_setting('app.org_id', true)) = '*' then '*' else org_id end)
+    = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl);
 end $wall$;
 
 -- ---------------------------------------------------------------------------------------------------------
@@ -561,6 +565,15 @@ end $$;
 grant execute on function app.sweep to agentry_api;
 
 reset role;
+
+-- A door bounds what follows it; this bounds the door itself, and whoever comes without one. Whoever applies this to a
+-- server where another made the role may not be allowed to: the doors' bounds stand.
+do $bounds$ begin
+  execute format('alter role agentry_api in database %I set statement_timeout = %L', current_database(), '5s');
+  execute format('alter role agentry_api in database %I set lock_timeout = %L', current_database(), '2s');
+exception when insufficient_privilege then
+  raise warning 'agentry_api keeps its own statement_timeout and lock_timeout: %', sqlerrm;
+end $bounds$;
 
 -- What injected SQL could keep for the next request of its session, or for ever: temporary tables, types and functions,
 -- and large objects. Taken from everybody where whoever applies this may: the first by the database's owner, the second

@@ -95,13 +95,13 @@ const loot = () => [
   "select * from pg_stats where schemaname = 'data'",
   "select query from pg_stat_activity",
   `update data.agents set name = 'taken' where id = ${quote(agents.victim)} returning *`,
-  "update data.agents set name = 'taken' returning *",
-  "update data.users set role = 'owner' returning *",
+  `update data.agents set name = 'taken' where org_id <> ${quote(app.mine)} returning *`,
+  `update data.users set role = 'viewer' where org_id <> ${quote(app.mine)} returning *`,
   `update data.agents set org_id = ${quote(app.victim)}`,
   `update data.keys set revoked_at = now() where app_id = ${quote(app.id)} returning *`,
   `delete from data.tokens where org_id = ${quote(app.victim)} returning *`,
   `delete from data.tenants where org_id = ${quote(app.victim)} returning *`,
-  "delete from data.agents returning *",
+  `delete from data.agents where org_id <> ${quote(app.mine)} returning *`,
   `insert into data.agents (app_id, sandbox_id, org_id, id) values (${[app.id, "-", app.victim, newId("agent")].map(quote)})`,
   `insert into data.agents (app_id, sandbox_id, org_id, id) values (${[app.id, "-", app.victim, agents.victim].map(quote)})
     on conflict (app_id, sandbox_id, id) do update set name = 'taken' returning *`,
@@ -295,7 +295,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
               `select (select json_agg(b) from data.${table} b where a.app_id <> '') from data.${table} a where ${halfway}`,
             ]),
             `with changed as materialized (select ${change}) select * from data.agents, changed`,
-            `update data.agents set name = 'taken' where ${halfway} returning *`,
+            `update data.agents set name = 'mine' where ${halfway} returning *`,
             `declare halfway cursor for select * from data.agents`,
             "fetch 1 from halfway",
             `select ${change}`,
@@ -390,7 +390,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
   });
 
   const shadows = () => [
-    "create temp table looted (what pg_catalog.text)",
+    "create temp table looted (what pg_catalog.text); grant all on looted to public",
     `create function pg_temp.steal(value pg_catalog.text) returns pg_catalog.bool language plpgsql as $steal$ begin
        insert into pg_temp.looted select name from data.agents; return true;
        exception when others then return true; end $steal$`,

@@ -22,8 +22,11 @@ export const refusal = (error: unknown) =>
       }
     : null;
 
-/** SQLSTATE classes of what passes: a connection lost, a conflict to be tried again, no room, a server going down. */
-const PASSING = /^(08|40|53|57)/;
+/**
+ * SQLSTATEs of what passes: a connection lost, a conflict to be tried again, no room, a server going down or a statement
+ * that ran too long (57), a lock that stayed taken (55P03), and a door that has no copy of the key it checks by (AE503).
+ */
+const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
 
 /**
  * Whether the transaction came to nothing because of another: a row that it hangs on was deleted under it, or the two
@@ -39,7 +42,7 @@ export function asRefusal(error: unknown, permission: string): unknown {
   const refused = refusal(error);
   if (!refused) return error;
   const { code, reason } = refused;
-  if (!code || PASSING.test(code) || code === "AE503") return unavailable(error);
+  if (!code || PASSING.test(code)) return unavailable(error);
   if (code === "AE401") return unauthenticated();
   if (code === "AE403") return asForbidden(reason, permission);
   if (code === "AE404") return notFound(reason as Kind);
@@ -59,7 +62,8 @@ function asForbidden(reason: string, permission: string): ApiError {
 
 /**
  * `<table>_<field>_key` is a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something
- * that isn't there, and `<table>_<field>_check` is a bound that only the database can see (422). Null: no such rule.
+ * that isn't there, and `<table>_<field>_check` is a bound that only the database can see (422); `<table>_size_check` is
+ * the bound of several fields together. Null: no such rule.
  */
 function asFieldError({
   code,

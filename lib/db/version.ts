@@ -6,4 +6,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-21-first",
   "2026-11-21-names-and-walls",
   "2026-11-21-proven-tenants",
+  "2026-11-21-timeouts",
 ];

@@ -43,8 +43,8 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $wall$
 begin
   perform app.guard(tbl, grants);
   execute format($$create policy tenant on %s to agentry_api using (
-    (app_id, sandbox_id, org_id) = (select t.app, t.sandbox, t.org from app.tenant() t)
-    or (app_id, sandbox_id) = (select t.app, t.sandbox from app.tenant() t where t.org = '*'))$$, tbl);
+    (app_id, sandbox_id, case when (select current_setting('app.org_id', true)) = '*' then '*' else org_id end)
+    = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl);
 end $wall$;
 
 -- Whatever tables this database has by now, of whichever branch.
@@ -57,8 +57,8 @@ begin
     continue when tbl in ('data.apps'::regclass, 'data.sandboxes'::regclass);
     execute format('drop policy tenant on %s', tbl);
     execute format($$create policy tenant on %s to agentry_api using (
-      (app_id, sandbox_id, org_id) = (select t.app, t.sandbox, t.org from app.tenant() t)
-      or (app_id, sandbox_id) = (select t.app, t.sandbox from app.tenant() t where t.org = '*'))$$, tbl);
+      (app_id, sandbox_id, case when (select current_setting('app.org_id', true)) = '*' then '*' else org_id end)
+      = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl);
   end loop;
 end $tables$;
 drop policy tenant on data.apps;

@@ -149,3 +149,45 @@ describe("app.enter_object", () => {
       end $$;`);
   });
 });
+
+// The embedded database runs each statement to its end: it has neither of these clocks.
+describe.runIf(process.env.DATABASE_URL)("what follows a door", () => {
+  /** A door, by a key that is made for it. */
+  async function aDoor(): Promise<Statement> {
+    const { app_id: app } = await createApp(database, "Bounds");
+    const hash = "\\x00";
+    await database.query(
+      "insert into data.keys (app_id, sandbox_id, id, type, hash, hint) values ($1, '-', $2, 'secret', $3, 'hint')",
+      [app, newId("key"), hash],
+    );
+    return ["select app.enter_key($1, '-', $2)", app, hash];
+  }
+
+  it("runs for five seconds at the most", async () => {
+    const door = await aDoor();
+    const begun = performance.now();
+    await expect(run(door, ["select pg_sleep(4)"], ["select pg_sleep(20)"])).rejects.toEqual(
+      expect.objectContaining({ code: "57014" }),
+    );
+    // Each statement has its own time: the four seconds before count for nothing.
+    expect(performance.now() - begun).toBeGreaterThan(8_500);
+    expect(performance.now() - begun).toBeLessThan(15_000);
+  });
+
+  it("waits two seconds at the most for a lock", async () => {
+    const door = await aDoor();
+    const write: Statement = ["update data.apps set name = 'Taken'"];
+    const holder = run(door, write, ["select pg_sleep(4)"]);
+    await new Promise((wait) => setTimeout(wait, 500));
+    await expect(run(door, write)).rejects.toEqual(expect.objectContaining({ code: "55P03" }));
+    await holder;
+  });
+
+  it("has bounds that a login has from its start, too: the door itself is held to them", async () => {
+    const [settings] = await database.query<{
+      of: string;
+    }>(`select array_to_string(setconfig, ' ') as of from pg_db_role_setting
+      where setrole = 'agentry_api'::regrole and setdatabase = (select oid from pg_database where datname = current_database())`);
+    expect(settings!.of.split(" ").sort()).toEqual(["lock_timeout=2s", "statement_timeout=5s"]);
+  });
+});
