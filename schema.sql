@@ -51,6 +51,7 @@ insert into app.migrations (name) values
   ('2026-11-21-first'),
   ('2026-11-21-names-and-walls'),
   ('2026-11-21-proven-tenants'),
+  ('2026-11-21-row-sizes'),
   ('2026-11-21-timeouts');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -365,6 +366,12 @@ create table data.agents (
   constraint agents_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade
 );
 create index agents_user_idx on data.agents (app_id, sandbox_id, user_id) where user_id is not null;
+-- What only the database sees whole: a list that patches have grown, and a row of which each request wrote a part. So a
+-- page of a hundred has a size, too. Not valid: a row that was longer before is refused when it is next written.
+alter table data.agents
+  add constraint agents_acl_check check (jsonb_array_length(acl -> 'grants') <= 200) not valid,
+  add constraint agents_size_check check (octet_length(jsonb_build_object(
+    'identity', identity, 'description', description, 'acl', acl, 'metadata', metadata)::text) <= 65536) not valid;
 select app.wall('data.agents', 'select, insert, update, delete');
 
 -- ---------------------------------------------------------------------------------------------------------

@@ -77,7 +77,11 @@ function asFieldError({
   const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|fkey|check)$/) ?? [];
   if (!constraint.startsWith(`${table}_`) || !named) return null;
   if (code === "23505" && rule === "key") return conflict(named);
-  if (code === "23514" && rule === "check") return invalid({ field: named, message: "is too large" });
+  if (code === "23514" && rule === "check") {
+    if (named !== "size") return invalid({ field: named, message: "is too large" });
+    const together = "are too large together: texts, access list and metadata take at most 64 KB as JSON";
+    return invalid({ field: "", message: together });
+  }
   const field = named === "tenant" ? "org" : named;
   return code === "23503" && rule === "fkey" ? invalid({ field, message: `there is no such ${field}` }) : null;
 }

@@ -6,5 +6,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-21-first",
   "2026-11-21-names-and-walls",
   "2026-11-21-proven-tenants",
+  "2026-11-21-row-sizes",
   "2026-11-21-timeouts",
 ];

@@ -18,3 +18,15 @@ it("leaves as it is what no rule knows: a bug", () => {
   const error = Object.assign(new NeonDbError("no"), { code: "55000" });
   expect(asRefusal(error, "agents:read")).toBe(error);
 });
+
+it("answers a bound that only the database sees with the field, or with all of them", () => {
+  const broken = (constraint: string) => refused({ code: "23514", table: "agents", constraint });
+  expect(broken("agents_acl_check")).toMatchObject({
+    status: 422,
+    fields: [{ field: "acl", message: "is too large" }],
+  });
+  expect(broken("agents_size_check")).toMatchObject({
+    status: 422,
+    fields: [{ field: "", message: expect.stringContaining("64 KB") }],
+  });
+});
