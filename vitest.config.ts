@@ -1,4 +1,14 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** The isolation walks take longest by far: they start first, and the other files fill what they leave. */
+class WalksFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]) {
+    const sorted = await super.sort(files);
+    const isWalk = ({ moduleId }: TestSpecification) => /\/isolation(-rows|-types)?\.test\.ts$/.test(moduleId);
+    return [...sorted.filter(isWalk), ...sorted.filter((file) => !isWalk(file))];
+  }
+}
 
 /** Tests that ask no running system, though they stand outside tests/lib. */
 const alone = ["tests/imports.test.ts", "tests/groups.test.ts"];
@@ -9,6 +19,9 @@ const alone = ["tests/imports.test.ts", "tests/groups.test.ts"];
  */
 export default defineConfig({
   test: {
+    // A file on every core: the walks go side by side.
+    maxWorkers: "100%",
+    sequence: { sequencer: WalksFirst },
     projects: [
       { test: { name: "lib", include: ["tests/lib/**/*.test.ts", ...alone], testTimeout: 20_000 } },
       {
@@ -18,7 +31,8 @@ export default defineConfig({
           exclude: ["tests/lib/**", ...alone],
           globalSetup: "tests/harness/setup.ts",
           testTimeout: 30_000,
-          hookTimeout: 60_000,
+          // To start a system takes seconds alone, and minutes beside a full load.
+          hookTimeout: 180_000,
         },
       },
     ],

@@ -1,8 +1,9 @@
 /** The wire, the same for all routes: what comes in, what goes out, and what is said of a fault. */
 import { type IncomingMessage, request } from "node:http";
 import { decodeJwt } from "jose";
-import { describe, expect, it } from "vitest";
-import { anAgent, anApp, bearer, type Call, caller, must, sql, system, unique } from "./harness/index.ts";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { anAgent, anApp, bearer, type Call, caller, developer, must, sql, system, unique } from "./harness/index.ts";
+import { newSigningKey, ownSystem } from "./harness/own.ts";
 
 const agents = "/api/v1/agents";
 const fieldsOf = ({ body }: { body: any }) => body.error.fields.map(({ field }: any) => field);
@@ -78,6 +79,86 @@ describe("a problem", () => {
     const { status, headers } = await caller()("GET", agents);
     expect([status, headers.get("WWW-Authenticate")]).toEqual([401, 'Bearer realm="agentry"']);
   });
+});
+
+describe("a bug", () => {
+  let own: Awaited<ReturnType<typeof ownSystem>>;
+  let base: string;
+  let secret_key: string;
+  let tokens: string;
+
+  // A deployment gone wrong: nobody can sign, the root secret is too short to be one, and a table is missing.
+  beforeAll(async () => {
+    own = await ownSystem();
+    const { d: _, ...open } = await newSigningKey("one");
+    base = await own.start([open as never], ["a root secret"], { groups: ["all"] });
+    const app = await own.newApp();
+    secret_key = app.secret_key;
+    const asDeveloper = caller(bearer(secret_key), base);
+    const at = developer(app.app_id);
+    const org = (await must(asDeveloper("POST", `${at}/orgs`, { name: "A", slug: "aa", domain: "a.example" }), 201)).id;
+    tokens = `${at}/users/${(await must(asDeveloper("POST", `${at}/users`, { org }), 201)).id}/tokens`;
+    await own.database.exec("alter table data.agents rename to no_agents");
+  });
+  afterAll(() => own.close());
+
+  const wellFormed = `rt_${Buffer.from("a text").toString("base64url")}.${"A".repeat(43)}`;
+  it.each<[string, () => [method: string, path: string, body?: object], string]>([
+    ["a secret that is none", () => ["POST", "/api/v1/auth/refresh", { refresh_token: wellFormed }], "ROOT_SECRETS"],
+    ["a key that can't sign", () => ["POST", tokens, {}], "no private signing key"],
+    ["a table that isn't there", () => ["GET", agents], "does not exist"],
+  ])("%s is an empty 500 that names its request; the cause is in the log alone", async (_, ask, cause) => {
+    const log: string[] = [];
+    const logged = vi.spyOn(console, "error").mockImplementation((...words) => void log.push(words.join(" ")));
+    const [method, path, body] = ask();
+    const response = await fetch(base + path, {
+      method,
+      headers: { ...bearer(secret_key), "Content-Type": "application/json", "X-Request-Id": "a-bug-of-ours" },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    expect([response.status, await response.text()]).toEqual([500, ""]);
+    const {
+      "content-encoding": _encoding,
+      "transfer-encoding": _transfer,
+      ...headers
+    } = Object.fromEntries(response.headers);
+    expect(headers).toEqual({
+      "access-control-allow-origin": "*",
+      "access-control-expose-headers": expect.stringContaining("X-Request-Id"),
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      "x-request-id": "a-bug-of-ours",
+    });
+    await vi.waitFor(() => expect(log.join()).toContain(cause), 5000);
+    logged.mockRestore();
+    expect(log.join()).toMatch(/"request_id":"a-bug-of-ours".*"stack":".*\bat /s);
+  });
+});
+
+// On a real PostgreSQL alone: the embedded one has no second connection that could break the first.
+describe.runIf(system.concurrent)("a write that the database gave up", () => {
+  it.each(["pg_cancel_backend", "pg_terminate_backend"])(
+    "by %s is a 503 that asks to come again, and wrote nothing",
+    async (end) => {
+      const { owner } = await anOwner();
+      const { id } = await anAgent(owner);
+      const ours = "from pg_stat_activity where datname = current_database() and wait_event";
+      const holding = sql(
+        "with held as (select from data.agents where id = $1 for update) select pg_sleep(20) from held",
+        [id],
+      ).catch(String);
+      await expect.poll(() => sql(`select ${ours} = 'PgSleep'`)).toHaveLength(1);
+      const answer = owner("PATCH", `${agents}/${id}`, { name: "Eve" });
+      await expect.poll(() => sql(`select ${end}(pid) ${ours}_type = 'Lock'`)).toHaveLength(1);
+      const { status, headers, body, text } = await answer;
+      expect([status, headers.get("Retry-After"), body.error.code]).toEqual([503, "1", "unavailable"]);
+      expect(text).not.toMatch(/cancel|terminat|postgres|connection/i);
+      await sql(`select pg_cancel_backend(pid) ${ours} = 'PgSleep'`);
+      await holding;
+      expect((await must(owner("GET", `${agents}/${id}`), 200)).name).toBe("Ada");
+      await must(owner("PATCH", `${agents}/${id}`, { name: "Eve" }), 200);
+    },
+  );
 });
 
 describe("X-Request-Id", () => {
@@ -443,6 +524,14 @@ describe("pages", () => {
       has_prev: true,
     });
     expect((await page(owner, "page=1000000&page_size=100")).data).toEqual([]);
+  });
+
+  it("of an empty list lead nowhere", async () => {
+    const { owner } = await anOwner();
+    for (const query of ["page=1", "page=2", "page=9"]) {
+      const { data, has_next, has_prev } = await page(owner, query);
+      expect([data, has_next, has_prev]).toEqual([[], false, false]);
+    }
   });
 
   it("together hold everything once, newest first", async () => {

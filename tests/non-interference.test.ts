@@ -4,10 +4,13 @@
  */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { kinds } from "../lib/kinds.ts";
 import { type Answer, anApp, bearer, type Call, caller, must, unique } from "./harness/index.ts";
 import { aPlace, aSandbox, aToken, type Place } from "./isolation/places.ts";
 
 const RUNS = 25;
+const prefixes = Object.values(kinds).map(({ prefix }) => prefix);
+const ID = new RegExp(`\\b(${prefixes.join("|")})_[0-9A-Za-z]{22}\\b`, "g");
 
 /** A step: what is asked, where `of` picks among the rows that the actor has made so far. */
 type Step =
@@ -182,7 +185,7 @@ function reader() {
     text
       .replaceAll(word, "WORD")
       .replace(/eyJ[\w-]+\.[\w-]+\.[\w-]+/g, "JWT")
-      .replace(/\b(dap|org|usr|sat|saf|agi|afe|dsb|dsk)_[0-9A-Za-z]{22}\b/g, (id, kind) => nameOf(kind, id))
+      .replace(ID, (id, kind) => nameOf(kind, id))
       .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME");
   const read = (value: unknown, word: string, key = ""): unknown => {
     if (/^(before|after)_cursor$/.test(key)) return value === null ? null : "CURSOR";

@@ -13,6 +13,14 @@ function statuses(answers: Answered[]): Record<number, number> {
 const refresh = (refresh_token: string) => caller()("POST", "/api/v1/auth/refresh", { refresh_token });
 const me = async (token: string) => (await caller(bearer(token))("GET", "/api/v1/users/me")).status;
 
+/** Another request's change on its way: made, and held back for half a second before it is committed. */
+async function meanwhile(change: string, params: unknown[]) {
+  const committed = sql(`with changed as (${change}) select pg_sleep(0.5) from changed`, params);
+  const asleep = "select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'";
+  await expect.poll(() => sql(asleep), { interval: 10 }).toHaveLength(1);
+  return { committed };
+}
+
 describe.runIf(system.concurrent)("at once", () => {
   it("50 equal idempotency keys make one agent, and all answers name it", async () => {
     const { acme, as } = await anApp();
@@ -107,6 +115,23 @@ describe.runIf(system.concurrent)("at once", () => {
     const made = answers.filter(({ status }) => status === 200).map(({ body }) => body.token);
     for (const token of [session.access_token, second.token, third.token, ...made]) expect(await me(token)).toBe(401);
     for (const token of [third.refresh_token, ...answers.flatMap(({ body }) => body.refresh_token ?? [])]) {
+      expect((await refresh(token)).status).toBe(401);
+    }
+  });
+
+  it("a refresh that waits for a revoke finds the sign-in ended, and doesn't bring it back", async () => {
+    const { acme, owners, aToken } = await anApp();
+    const session = await aToken(owners[acme]!);
+    const second = await must(refresh(session.refresh_token), 200);
+    const setRevoked = (at: string) =>
+      `update data.token_families set revoked_at = ${at} where user_id = $1 returning 1`;
+    // The newest generation would rotate, and the one before it is an honest retry: neither undoes a revoke.
+    for (const token of [second.refresh_token, session.refresh_token]) {
+      await sql(setRevoked("null"), [owners[acme]]);
+      const { committed } = await meanwhile(setRevoked("now()"), [owners[acme]]);
+      expect((await refresh(token)).status).toBe(401);
+      await committed;
+      expect(await me(second.token)).toBe(401);
       expect((await refresh(token)).status).toBe(401);
     }
   });

@@ -1,21 +1,24 @@
 /** What is past its time goes, in every tenant, and nothing else does. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sweep } from "../lib/db/sweep.ts";
+import { serveNeon } from "../lib/local/neon.ts";
 import { bearer, type Call, caller, developer, must } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
 let own: Awaited<ReturnType<typeof ownSystem>>;
+let base: string;
 let ask: Call;
 let at: string;
 
 beforeAll(async () => {
   own = await ownSystem();
-  const base = await own.start([await newSigningKey("one")], [newRoot()]);
+  base = await own.start([await newSigningKey("one")], [newRoot()], { groups: ["root", "developer"] });
   const { app_id, secret_key } = await own.newApp();
   ask = caller(bearer(secret_key), base);
   at = developer(app_id);
 });
 afterAll(() => own.close());
+const LATER = new Date(Date.now() + 3_600_000).toISOString();
 
 const count = async (table: string) =>
   Number((await own.database.query<{ n: string }>(`select count(*) as n from data.${table}`))[0]!.n);
@@ -23,23 +26,23 @@ const count = async (table: string) =>
 it("an idempotency key is free again after a day", async () => {
   const make = (key: string) =>
     ask("POST", `${at}/users`, { name: "A" }, { "Idempotency-Key": key }).then(({ body }) => body.id as string);
-  const [old, fresh] = [await make("old"), await make("fresh")];
-  await own.database.exec(
-    "update data.idempotency_keys set created_at = now() - interval '25 hours' where key = 'old'",
-  );
+  const [old, yesterday] = [await make("old"), await make("yesterday")];
+  const age = (key: string, by: string) =>
+    own.database.query(`update data.idempotency_keys set created_at = now() - interval '${by}' where key = $1`, [key]);
+  await age("old", "25 hours");
+  await age("yesterday", "23 hours");
   await sweep(own.url);
-  expect(await make("fresh")).toBe(fresh);
+  expect(await make("yesterday")).toBe(yesterday);
   expect(await make("old")).not.toBe(old);
 });
 
 it("a sandbox ends with all that lives in it when it expires; others stay", async () => {
-  const soon = new Date(Date.now() + 3_600_000).toISOString();
   const ended = await must(
-    ask("POST", "/api/v1/sandboxes", { name: "E", slug: "ended", purpose: "eval", expires_at: soon }),
+    ask("POST", "/api/v1/sandboxes", { name: "E", slug: "ended", purpose: "eval", expires_at: LATER }),
     201,
   );
   const kept = await must(
-    ask("POST", "/api/v1/sandboxes", { name: "K", slug: "kept", purpose: "eval", expires_at: soon }),
+    ask("POST", "/api/v1/sandboxes", { name: "K", slug: "kept", purpose: "eval", expires_at: LATER }),
     201,
   );
   const keys = await count("keys");
@@ -50,19 +53,92 @@ it("a sandbox ends with all that lives in it when it expires; others stay", asyn
   expect(await count("keys")).toBe(keys - 1);
 });
 
-it("tokens go a month after they expired, not before", async () => {
-  const org = (await must(ask("POST", `${at}/orgs`, { name: "O", slug: "swept", domain: "swept.example" }), 201)).id;
-  const user = (await must(ask("POST", `${at}/users`, { org, email: "a@swept.example" }), 201)).id;
-  for (let i = 0; i < 3; i++) await must(ask("POST", `${at}/users/${user}/tokens`, {}), 201);
-  const [a, b] = await own.database.query<{ id: string }>("select id from data.tokens order by id");
-  await own.database.query("update data.tokens set expires_at = now() - interval '31 days' where id = $1", [a!.id]);
-  await own.database.query("update data.tokens set expires_at = now() - interval '29 days' where id = $1", [b!.id]);
-  await sweep(own.url);
-  expect(await count("tokens")).toBe(2);
+/** Two apps, each with rows of every age that the sweep looks at, and a look at what is left of them. */
+async function aged() {
+  const apps = [await own.newApp(), await own.newApp()];
+  const slugs = { past: "-1 second", nearly: "1 minute" };
+  for (const { app_id, secret_key } of apps) {
+    const call = caller(bearer(secret_key), base);
+    const slug = `o-${app_id.slice(-8).toLowerCase()}`;
+    const org = (
+      await must(call("POST", `${developer(app_id)}/orgs`, { name: "O", slug, domain: `${slug}.example` }), 201)
+    ).id;
+    const user = (await must(call("POST", `${developer(app_id)}/users`, { org }), 201)).id;
+    for (const [slug, age] of Object.entries(slugs)) {
+      await must(call("POST", "/api/v1/sandboxes", { name: slug, slug, purpose: "eval", expires_at: LATER }), 201);
+      await own.database.query(
+        `update data.sandboxes set expires_at = now() + interval '${age}' where app_id = $1 and slug = $2`,
+        [app_id, slug],
+      );
+    }
+    const at = `'${app_id}', '-', '${org}'`;
+    await own.database.exec(`
+      insert into data.idempotency_keys (app_id, sandbox_id, org_id, subject, key, fingerprint, row_id, created_at)
+        select ${at}, 'app', name, '', '-', now() - age
+          from (values ('past', interval '24 hours 1 minute'), ('nearly', '23 hours 59 minutes'), ('new', '0')) v (name, age);
+      insert into data.token_families (app_id, sandbox_id, org_id, user_id, id, scopes, access_lifetime_s, token_id, expires_at)
+        select ${at}, '${user}', name, '{}', 60, '-', now() - age
+          from (values ('past', interval '30 days 1 minute'), ('nearly', '29 days 23 hours 59 minutes'), ('live', '-1 hour')) v (name, age);
+      insert into data.tokens (app_id, sandbox_id, org_id, user_id, id, scopes, expires_at)
+        select app_id, sandbox_id, org_id, user_id, id, scopes, expires_at from data.token_families
+         where app_id = '${app_id}'`);
+  }
+  return async () => {
+    const left: string[][] = [];
+    for (const { app_id } of apps) {
+      for (const [table, name] of [
+        ["idempotency_keys", "key"],
+        ["token_families", "id"],
+        ["tokens", "id"],
+        ["sandboxes", "slug"],
+      ]) {
+        const found = `select ${name} as name from data.${table} where app_id = $1 order by 1`;
+        left.push((await own.database.query<{ name: string }>(found, [app_id])).map((row) => row.name));
+      }
+    }
+    return left;
+  };
+}
+const kept = [
+  ["nearly", "new"],
+  ["live", "nearly"],
+  ["live", "nearly"],
+  ["nearly", "test"],
+];
+
+describe("what is past its time goes in every tenant, and what is nearly so stays", () => {
+  it("as deployed", async () => {
+    const left = await aged();
+    await sweep(own.url);
+    expect(await left()).toEqual([...kept, ...kept]);
+  });
+
+  it("by the statements' own bounds, for a role that row-level security doesn't hold", async () => {
+    const role = "sweeper_without_walls";
+    await own.database.exec(`create role ${role} login bypassrls inherit; grant agentry_api to ${role}`);
+    const endpoint = await serveNeon(own.database, { password: "none", roles: [role] });
+    const left = await aged();
+    await sweep(endpoint.url(role)).finally(() => endpoint.close());
+    expect(await left()).toEqual([...kept, ...kept]);
+  });
+
+  it("by the policies, for statements without bounds", async () => {
+    const left = await aged();
+    const tables = ["idempotency_keys", "tokens", "token_families", "tenants"];
+    const statements = ["select app.enter_sweep()", ...tables.map((table) => `delete from data.${table}`)];
+    await own.database.run(
+      "agentry_api",
+      statements.map((query) => ({ query, params: [] })),
+      { batch: true },
+    );
+    expect(await left()).toEqual([...kept, ...kept]);
+  });
 });
 
 it("without its door, the runtime role could delete none of it", async () => {
+  await aged();
   const before = await count("tokens");
+  expect(before).toBeGreaterThan(0);
   const statement = { query: "delete from data.tokens", params: [] };
   await own.database.run("agentry_api", [statement], { batch: true });
   expect(await count("tokens")).toBe(before);

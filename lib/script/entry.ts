@@ -55,7 +55,6 @@ interface Types {
   string: string;
   number: number;
   int: number;
-  bool: boolean;
   object: MapValue;
   result: Result;
   fn: Callable;
@@ -139,7 +138,6 @@ const CHECKS: Record<keyof Types, (value: Value) => boolean> = {
   string: (value) => typeof value === "string",
   number: (value) => typeof value === "number",
   int: (value) => Number.isSafeInteger(value),
-  bool: (value) => typeof value === "boolean",
   object: (value) => value instanceof Map,
   result: (value) => value instanceof Result,
   fn: (value) => value instanceof Callable,
@@ -158,7 +156,6 @@ const WORDS: Record<string, string> = {
   string: "a string",
   number: "a number",
   int: "a whole number",
-  bool: "a boolean",
   object: "an object",
   result: "a result",
   fn: "a function",

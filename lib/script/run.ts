@@ -317,8 +317,8 @@ export class Run implements Meter {
   import(key: string, at: Span): Value {
     const known = this.imported.get(key);
     if (known !== undefined) return known;
-    const module = this.modules.get(key);
-    if (!module) throw fail("import_missing", `there is no script \`${key}\``, at);
+    // All that a script names was read before the run.
+    const module = this.modules.get(key)!;
     let value: Value;
     const { depth, weight } = this;
     this.deeper(MODULE_WEIGHT);

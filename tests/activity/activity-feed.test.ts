@@ -112,6 +112,29 @@ describe("GET /api/v1/activity_feed", () => {
     expect([await sees(one.id), await sees(two.id)]).toEqual([1, 0]);
   });
 
+  it("shows a person the entries about an agent of its own, whomever else its access list names", async () => {
+    const { acme, as, aUser, aToken } = await anApp();
+    const [one, two, three] = [await aUser(acme), await aUser(acme), await aUser(acme)];
+    const grants = [{ principal_type: "user", principal: two.id, actions: ["read"] }];
+    const { id } = await anAgent(as(acme), { user: one.id, acl: { grants } });
+    await must(as(acme)("PATCH", `/api/v1/agents/${id}`, { name: "Eve" }), 200);
+    const sees = async (user: string) => {
+      const call = caller(bearer((await aToken(user)).access_token));
+      return kindsOf(await read(call, `agent[]=${id}`));
+    };
+    const both = ["agent.updated", "agent.created"];
+    expect([await sees(one.id), await sees(two.id), await sees(three.id)]).toEqual([both, both, []]);
+  });
+
+  it("shows what is told of an org to its owners and admins alone", async () => {
+    const { acme, at, as, asDeveloper } = await anApp();
+    await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { name: "Acme Ltd" }), 200);
+    const sees = async (role: "owner" | "admin" | "member" | "viewer") =>
+      kindsOf(await read(as(acme, { role }), "kind[]=org.created&kind[]=org.updated"));
+    for (const role of ["owner", "admin"] as const) expect(await sees(role)).toEqual(["org.updated", "org.created"]);
+    for (const role of ["member", "viewer"] as const) expect(await sees(role)).toEqual([]);
+  });
+
   it("shows a member what is about itself, and not what is about others or the org", async () => {
     const { acme, aUser, aToken } = await anApp();
     const user = await aUser(acme);
@@ -258,6 +281,17 @@ describe("GET /api/v1/activity_feed", () => {
       const { owner } = await withAgents(1);
       const page = await read(owner, q({ limit: 100 }));
       expect([page.before_cursor, page.after_cursor, page.has_more]).toEqual([null, null, false]);
+    });
+
+    it("lead back from an empty page: where there is nothing older, and where nothing has come since", async () => {
+      const { owner, ids } = await withAgents(3);
+      const { before_cursor: middle } = await read(owner, q({ limit: 2 }));
+      const older = await read(owner, q({ "kind[]": "agent.deleted", before_cursor: middle }));
+      expect([older.data, older.has_more, older.before_cursor]).toEqual([[], false, null]);
+      expect(agents(await read(owner, q({ after_cursor: older.after_cursor })))).toEqual([ids[2]]);
+      const newer = await read(owner, q({ "kind[]": "agent.deleted", after_cursor: middle }));
+      expect([newer.data, newer.has_more, newer.after_cursor]).toEqual([[], false, null]);
+      expect(agents(await read(owner, q({ before_cursor: newer.before_cursor })))).toEqual([ids[0]]);
     });
 
     it("hold 50 entries unless told otherwise, and at most 100", async () => {

@@ -8,6 +8,13 @@ const works = async (token: string) => (await caller(bearer(token))("GET", "/api
 const age = (user: string, by: string) =>
   sql(`update data.token_families set rotated_at = rotated_at - interval '${by}' where user_id = $1`, [user]);
 
+/** Lets days go by for the user's sign-ins and their tokens. */
+async function pass(user: string, days: number) {
+  for (const table of ["tokens", "token_families"]) {
+    await sql(`update data.${table} set expires_at = expires_at - interval '${days} days' where user_id = $1`, [user]);
+  }
+}
+
 /** An app, and a member of acme who has just signed in. */
 async function aSession(scopes?: string[], fields: object = {}) {
   const made = await anApp();
@@ -55,6 +62,24 @@ describe("POST /api/v1/auth/refresh", () => {
     expect(decodeJwt(again.token)).toEqual(decodeJwt(first.token));
   });
 
+  it("gives no second 30 seconds for having retried in the first", async () => {
+    const { user, session } = await aSession();
+    const first = await must(refresh(session.refresh_token), 200);
+    await age(user.id, "20 seconds");
+    await must(refresh(session.refresh_token), 200);
+    await age(user.id, "11 seconds");
+    expect((await refresh(session.refresh_token)).status).toBe(401);
+    expect(await works(first.token)).toBe(401);
+  });
+
+  it("counts the 30 seconds anew from the next rotation", async () => {
+    const { user, session } = await aSession();
+    const second = await must(refresh(session.refresh_token), 200);
+    await age(user.id, "1 hour");
+    const third = await must(refresh(second.refresh_token), 200);
+    expect((await must(refresh(second.refresh_token), 200)).refresh_token).toBe(third.refresh_token);
+  });
+
   it("ends the sign-in and every token of it when a used token comes again later", async () => {
     const { user, session } = await aSession();
     const next = await must(refresh(session.refresh_token), 200);
@@ -98,6 +123,34 @@ describe("POST /api/v1/auth/refresh", () => {
     expect(await left()).toBeCloseTo(30, 1);
     await sql("update data.token_families set expires_at = now() where user_id = $1", [user.id]);
     expect((await refresh(next.refresh_token)).status).toBe(401);
+  });
+
+  it("goes on for 30 days from the mint, though the access token lives an hour", async () => {
+    const { user, session } = await aSession();
+    await pass(user.id, 29);
+    const { refresh_token } = await must(refresh(session.refresh_token), 200);
+    await pass(user.id, 30);
+    expect((await refresh(refresh_token)).status).toBe(401);
+  });
+
+  describe("of a token that lives a year", () => {
+    const year = { expires_in: 31_536_000 };
+
+    it("goes on for as long as that token, not for 30 days", async () => {
+      const { user, session } = await aSession(undefined, year);
+      await pass(user.id, 364);
+      expect(await works(session.access_token)).toBe(200);
+      await must(refresh(session.refresh_token), 200);
+    });
+
+    it("takes no time away that the sign-in had left", async () => {
+      const { user, session } = await aSession(undefined, year);
+      const next = await must(refresh(session.refresh_token), 200);
+      await pass(user.id, 31);
+      const third = await must(refresh(next.refresh_token), 200);
+      await pass(user.id, 31);
+      await must(refresh(third.refresh_token), 200);
+    });
   });
 
   it("refuses a suspended org, and works again as soon as it is active", async () => {

@@ -15,6 +15,7 @@ async function internet(request: Request): Promise<Response> {
     return new Response(null, { status: 302, headers: { Location: "http://127.0.0.1:1/secret" } });
   if (pathname === "/away")
     return new Response(null, { status: 307, headers: { Location: "https://other.example/there" } });
+  if (pathname === "/see-other") return new Response(null, { status: 303, headers: { Location: "/seen" } });
   if (pathname === "/large") return new Response("x".repeat(1_500_000));
   if (pathname === "/error") return Response.json({ fault: true }, { status: 500 });
   return Response.json({ method, pathname, n: 1.5 });
@@ -61,6 +62,31 @@ it("follows a redirect to a public address without the credentials, and never on
   expect([left[0]!.headers.authorization, left[1]!.headers.authorization]).toEqual(["Bearer s", undefined]);
   expect((await run('result.isOk(requests.get("https://api.example.com/inward"))')).result).toBe(false);
   expect(left).toHaveLength(1);
+});
+
+it("goes on from a 303 with a GET that says nothing of the body it had", async () => {
+  const options = '{ body: { a: 1 }, headers: { "Content-Language": "de", "X-K": "v" } }';
+  expect((await run(`requests.post("https://api.example.com/see-other", ${options}).status`)).result).toBe(200);
+  expect(left.map(({ method, url, body }) => [method, new URL(url).pathname, body])).toEqual([
+    ["POST", "/see-other", '{"a":1}'],
+    ["GET", "/seen", ""],
+  ]);
+  const [posted, got] = left.map(({ headers }) => headers);
+  expect([posted?.["content-type"], posted?.["content-language"], posted?.["x-k"]]).toEqual([
+    "application/json",
+    "de",
+    "v",
+  ]);
+  expect([got?.["content-type"], got?.["content-language"], got?.["x-k"]]).toEqual([undefined, undefined, "v"]);
+});
+
+it("lets no request say where it comes from", async () => {
+  for (const header of ["Forwarded", "X-Forwarded-For", "Via", "CF-Connecting-IP", "Host"]) {
+    const { result } = await run(
+      `result.message(requests.get("https://api.example.com/", { headers: { "${header}": "1.2.3.4" } }))`,
+    );
+    expect([result, left]).toEqual([`the header ${header.toLowerCase()} cannot be set`, []]);
+  }
 });
 
 it("reads no more than a megabyte, and makes no more than fifty calls", async () => {

@@ -32,6 +32,41 @@ describe("POST /api/v1/scripts/run", () => {
     expect((await run(endless)).error).toMatch(/steps|MB|memory/i);
   });
 
+  it("verifies a token for the issuer and the audience that it names, and for no other", async () => {
+    const verifies = `
+      let key = "a key of the script's own, of 32 characters and more"
+      let verifies = fn(claims, options) { result.isOk(jwt.verify(unwrap(jwt.sign(claims, key)), key, "HS256", options)) }
+      array.map($.cases, fn(each) { verifies(each.claims, each.options) })`;
+    const claims = { iss: "https://id.example", aud: "them" };
+    const cases: [claims: object, options: object, verified: boolean][] = [
+      [claims, {}, true],
+      [claims, { audience: "them" }, true],
+      [claims, { audience: "us" }, false],
+      [claims, { audience: "the" }, false],
+      [{ ...claims, aud: ["us", "them"] }, { audience: "them" }, true],
+      [{ ...claims, aud: ["us"] }, { audience: "them" }, false],
+      [{ iss: claims.iss }, { audience: "them" }, false],
+      [claims, { issuer: "https://id.example" }, true],
+      [claims, { issuer: "https://id.example.org" }, false],
+      [{ aud: "them" }, { issuer: "https://id.example" }, false],
+      [claims, { issuer: "https://id.example", audience: "them" }, true],
+      [claims, { issuer: "https://id.example", audience: "us" }, false],
+    ];
+    const { result, error } = await run(verifies, {
+      scope: { cases: cases.map(([claims, options]) => ({ claims, options })) },
+    });
+    expect([error, result]).toEqual([null, cases.map(([, , verified]) => verified)]);
+  });
+
+  it("verifies no token before its time, nor after it", async () => {
+    const script = `
+      let key = "a key of the script's own, of 32 characters and more"
+      let now = datetime.unix()
+      let verifies = fn(claims) { result.isOk(jwt.verify(unwrap(jwt.sign(claims, key)), key)) }
+      array.map([{ exp: now + 60 }, { exp: now - 60 }, { nbf: now - 60 }, { nbf: now + 60 }], verifies)`;
+    expect((await run(script)).result).toEqual([true, false, true, false]);
+  });
+
   it("refuses private addresses, also in odd spellings", async () => {
     for (const host of [
       "127.0.0.1",

@@ -194,6 +194,62 @@ describe("a sandbox", () => {
   });
 });
 
+describe("a sandbox past its end", () => {
+  /** A sandbox with a day left, a token and a refresh token of a person in it, and how to end it without a sweep. */
+  async function anEnding() {
+    const made = await anApp();
+    const { id, inside } = await aSandbox(made.asDeveloper, { purpose: "eval", expires_at: soon });
+    const org = await must(inside("POST", `${made.at}/orgs`, { name: "I", slug: "inner", domain: "in.example" }), 201);
+    const user = await must(inside("POST", `${made.at}/users`, { org: org.id, role: "owner" }), 201);
+    const session = await must(inside("POST", `${made.at}/users/${user.id}/tokens`), 201);
+    // Its keys keep the end that they were made with, so that nothing but the sandbox's own can close a door.
+    const leave = (time: string) =>
+      sql(`update data.sandboxes set expires_at = now() + interval '${time}' where app_id = $1 and sandbox_id = $2`, [
+        made.app,
+        id,
+      ]);
+    return { ...made, id, inside, session, leave };
+  }
+  const refresh = (refresh_token: string) => caller()("POST", "/api/v1/auth/refresh", { refresh_token });
+
+  it("is over at once for its keys", async () => {
+    const { at, inside, leave } = await anEnding();
+    await leave("1 minute");
+    await must(inside("GET", at), 200);
+    await leave("-1 second");
+    const { status, body } = await inside("GET", at);
+    expect([status, body.error.code]).toEqual([401, "unauthenticated"]);
+  });
+
+  it("is over at once for its tokens", async () => {
+    const { session, leave } = await anEnding();
+    const itself = caller(bearer(session.access_token));
+    await leave("1 minute");
+    await must(itself("GET", "/api/v1/users/me"), 200);
+    await leave("-1 second");
+    const { status, body } = await itself("GET", "/api/v1/users/me");
+    expect([status, body.error.code]).toEqual([401, "unauthenticated"]);
+  });
+
+  it("is over at once for its refresh tokens", async () => {
+    const { session, leave } = await anEnding();
+    await leave("1 minute");
+    const { refresh_token } = await must(refresh(session.refresh_token), 200);
+    await leave("-1 second");
+    const { status, body } = await refresh(refresh_token);
+    expect([status, body.error.code]).toEqual([401, "unauthenticated"]);
+  });
+
+  it("ends nothing of production, nor of another sandbox", async () => {
+    const { at, asDeveloper, leave, acme, as } = await anEnding();
+    const other = await aSandbox(asDeveloper, { purpose: "eval", expires_at: soon });
+    await leave("-1 second");
+    await must(asDeveloper("GET", at), 200);
+    await must(as(acme)("GET", "/api/v1/users/me"), 200);
+    await must(other.inside("GET", at), 200);
+  });
+});
+
 describe("DELETE /api/v1/sandboxes/:sandbox", () => {
   it("ends its keys, its tokens and all that lives in it", async () => {
     const { app, at, asDeveloper } = await anApp();

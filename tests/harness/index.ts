@@ -1,5 +1,6 @@
 /** What the tests speak with. Every answer, whoever asked, is held to the OpenAPI document and to the contract. */
 import { inject } from "vitest";
+import type { Credentials } from "../../lib/local/apps.ts";
 import { checkAnswer } from "./contract.ts";
 
 export const system = inject("system");
@@ -56,16 +57,15 @@ export const developer = (app: string) => `/protected/api/v2/developer/apps/${ap
 
 export type App = Awaited<ReturnType<typeof anApp>>;
 
+const newSharedApp = async () =>
+  (await (await fetch(`${system.control}/apps`, { method: "POST" })).json()) as Credentials;
+
 /**
  * A fresh app with two orgs, acme and globex, each with an owner; tests share a database and never meet.
  * `as(org)` speaks as that org's owner with full access; `as(org, {role, scopes})` as a new user of that kind.
  */
-export async function anApp({ base = system.base }: { base?: string } = {}) {
-  const made = await fetch(`${system.control}/apps`, { method: "POST" });
-  const { app_id, secret_key, publishable_key } = (await made.json()) as Record<
-    "app_id" | "secret_key" | "publishable_key",
-    string
-  >;
+export async function anApp({ base = system.base, newApp = newSharedApp } = {}) {
+  const { app_id, secret_key, publishable_key } = await newApp();
   const asDeveloper = caller(bearer(secret_key), base);
   const at = developer(app_id);
 

@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
+import { resolve } from "node:path";
 import { exportJWK, generateKeyPair } from "jose";
 import { createApp } from "../../lib/local/apps.ts";
 import { keepDoorKeys } from "../../lib/local/door-keys.ts";
-import { serveNeon } from "../../lib/local/neon.ts";
+import { type Database, serveNeon } from "../../lib/local/neon.ts";
 import { openPglite } from "../../lib/local/pglite.ts";
 import { type Runtime, type RuntimeOptions, startRuntime } from "../../lib/local/runtime.ts";
 import { migrate } from "../../lib/local/schema.ts";
@@ -15,32 +16,61 @@ export async function newSigningKey(kid: string) {
 
 export const newRoot = () => randomBytes(32).toString("base64url");
 
+export const ISSUER = "http://agentry.test";
+
+/** Bypasses row-level security: so wall two is taken away, never by a switch in the product. */
+const BYPASSING = "agentry_test_bypass";
+
+/** How a system is started with both walls, and with each of the two taken away. */
+export const walls: Record<string, StartOptions> = {
+  "as deployed": {},
+  "row-level security alone": { alias: { "owns.ts": resolve(import.meta.dirname, "owns-everything.ts") } },
+  "TenantDb's filters alone": { role: BYPASSING },
+};
+
+type StartOptions = Partial<RuntimeOptions> & { role?: string };
+export type SigningKey = Awaited<ReturnType<typeof newSigningKey>>;
+export type Own = Awaited<ReturnType<typeof ownSystem>>;
+
 /**
- * A database of the test's own, whose round trips it can count, and any number of systems over it, each with secrets
- * of its choice.
+ * A database of the test's own (embedded, if not said otherwise), whose round trips it can count, and any number of
+ * systems over it, each with secrets of its choice.
  */
-export async function ownSystem() {
-  const database = await openPglite();
+export async function ownSystem(opening: Promise<Database> = openPglite()) {
+  const database = await opening;
   await migrate(database);
-  const endpoint = await serveNeon(database, { password: randomBytes(8).toString("hex"), roles: ["agentry_api"] });
+  await database.exec(`do $$ begin
+      if not exists (select from pg_roles where rolname = '${BYPASSING}') then
+        create role ${BYPASSING} login inherit bypassrls;
+        grant agentry_api to ${BYPASSING};
+      end if;
+    end $$`);
+  const endpoint = await serveNeon(database, {
+    password: randomBytes(8).toString("hex"),
+    roles: ["agentry_api", BYPASSING],
+  });
   let trips = 0;
   endpoint.server.on("request", () => trips++);
   const runtimes: Runtime[] = [];
-  const known = new Set<string>();
+  // The database knows every root secret that one of the systems over it has; `root` is for what runs beside them.
+  const root = newRoot();
+  const known = new Set([root]);
+  const keepKeys = () => keepDoorKeys(database, [...known].join(","));
+  await keepKeys();
   const start = async (
-    keys: Awaited<ReturnType<typeof newSigningKey>>[],
+    keys: SigningKey[],
     roots: string[],
-    options: Partial<RuntimeOptions> = {},
+    { role = "agentry_api", ...options }: StartOptions = {},
   ): Promise<string> => {
-    for (const root of roots) known.add(root);
-    await keepDoorKeys(database, [...known].join(","));
+    for (const one of roots) known.add(one);
+    await keepKeys();
     const open = keys.map(({ d: _, ...key }) => key);
     const runtime = await startRuntime({
       port: 0,
       ...options,
       secrets: {
-        ISSUERS: "http://agentry.test",
-        DATABASE_URL: endpoint.url("agentry_api"),
+        ISSUERS: ISSUER,
+        DATABASE_URL: endpoint.url(role),
         JWKS: JSON.stringify({ keys }),
         PUBLIC_JWKS: JSON.stringify({ keys: open }),
         ROOT_SECRETS: roots.join(","),
@@ -52,6 +82,7 @@ export async function ownSystem() {
   return {
     start,
     database,
+    root,
     url: endpoint.url("agentry_api"),
     fireCrons: async () => {
       for (const runtime of runtimes) await runtime.fireCrons();

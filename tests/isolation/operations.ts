@@ -1,7 +1,8 @@
 /**
- * What the isolation tests know of each route: a maker for every id parameter and a sample for every body. A new
- * route asks for one by failing; `PUBLIC` may only get shorter.
+ * What the isolation tests know of each route: a maker for every parameter of an address and a sample for every body.
+ * A new route asks for one by failing; `PUBLIC` may only get shorter.
  */
+import { type Kind, kinds } from "../../lib/kinds.ts";
 import { must, system, unique } from "../harness/index.ts";
 import { aSandbox, aToken, type Place, post } from "./places.ts";
 
@@ -24,32 +25,90 @@ export const PERSON_ONLY = ["GET /api/v1/users/me"];
 /** What a sandbox's key can do to its own sandbox only once: the walk leaves it standing. */
 export const SPENDS_ITSELF = ["DELETE /api/v1/sandboxes/{sandbox}"];
 
-type Made = Record<string, string>;
-/** `by` is the person who will ask; null for a developer. */
-type Maker = (place: Place, made: Made, by: string | null) => Promise<string>;
+/** Values for parameters of addresses, by the parameters' keys. */
+export type Values = Record<string, string>;
+
+/**
+ * The key of each parameter of an address: the parameter behind the word that it follows, `users/{user}`. The name
+ * alone says too little: `key`, `token` or `source` stand for other things elsewhere. A parameter that follows another
+ * one has both in its key.
+ */
+export function parametersOf(path: string): string[] {
+  let key = "";
+  return path.split("/").flatMap((part) => {
+    const isParameter = part.startsWith("{");
+    key = isParameter ? `${key}/${part}` : part;
+    return isParameter ? [key] : [];
+  });
+}
+
+type Maker = {
+  kind: Kind;
+  /** Takes another name beside the id, so that "malformed" is only a name that nothing has. */
+  named?: true;
+  /** A fresh row of the place; `made` are those before it in the address. `by` is the person who will ask, if one. */
+  make: (place: Place, made: Values, by: string | null) => Promise<string>;
+};
+
+/** The parameter by which a person may name itself, and where it matters nobody else. */
+export const ONESELF = "users/{user}";
 
 const aUser = async (place: Place): Promise<string> =>
   (await post(place.asDeveloper, `${place.at}/users`, { name: place.word, org: place.org })).id;
 
-/** A fresh row of the place for each id parameter, in the order of the address; `made` are those before it. */
+/** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
-  app_id: async (place) => place.app,
-  org: async (place) => {
-    const slug = unique(place.word);
-    return (await post(place.asDeveloper, `${place.at}/orgs`, { name: slug, slug, domain: `${slug}.example` })).id;
+  "apps/{app_id}": { kind: "app", make: async (place) => place.app },
+  "orgs/{org}": {
+    kind: "org",
+    make: async (place) => {
+      const slug = unique(place.word);
+      return (await post(place.asDeveloper, `${place.at}/orgs`, { name: slug, slug, domain: `${slug}.example` })).id;
+    },
   },
-  // A person may name only itself where it matters; a developer anybody.
-  user: async (place, _, by) => by ?? aUser(place),
-  user_id: aUser,
-  token: async (place, { user }) => (await aToken(place, user!)).id,
-  token_id: async (place, { user_id }) => (await aToken(place, user_id!)).id,
-  key: async (place) => (await post(place.asDeveloper, `${place.at}/keys`, { type: "publishable" })).id,
-  sandbox: async (place) => place.sandbox ?? (await aSandbox(place.asDeveloper)).id,
-  agent: async (place) => {
-    const body = { name: place.word, lookup_key: unique(place.word), org: place.org };
-    return (await must(place.asDeveloper("POST", "/api/v1/agents", body), 200)).id;
+  [ONESELF]: { kind: "user", make: async (place, _, by) => by ?? aUser(place) },
+  "users/{user_id}": { kind: "user", make: aUser },
+  "tokens/{token}": { kind: "token", make: async (place, made) => (await aToken(place, made[ONESELF]!)).id },
+  "tokens/{token_id}": {
+    kind: "token",
+    make: async (place, made) => (await aToken(place, made["users/{user_id}"]!)).id,
+  },
+  "keys/{key}": {
+    kind: "key",
+    make: async (place) => (await post(place.asDeveloper, `${place.at}/keys`, { type: "publishable" })).id,
+  },
+  "sandboxes/{sandbox}": {
+    kind: "sandbox",
+    make: async (place) => place.sandbox ?? (await aSandbox(place.asDeveloper)).id,
+  },
+  "agents/{agent}": {
+    kind: "agent",
+    named: true,
+    make: async (place) => {
+      const body = { name: place.word, lookup_key: unique(place.word), org: place.org };
+      return (await must(place.asDeveloper("POST", "/api/v1/agents", body), 200)).id;
+    },
   },
 };
+
+export const makerOf = (parameter: string): Maker => {
+  if (!makers[parameter]) throw new Error(`give ${parameter} a maker in tests/isolation/operations.ts`);
+  return makers[parameter];
+};
+
+/** Fresh rows of the place for these parameters. */
+export async function makeRows(parameters: string[], place: Place, by: string | null): Promise<Values> {
+  const made: Values = {};
+  for (const parameter of parameters) made[parameter] = await makerOf(parameter).make(place, made, by);
+  return made;
+}
+
+/** An id of the kind that no row has. */
+export const absentId = (kind: Kind) => `${kinds[kind].prefix}_${"0".repeat(21)}1`;
+/** An absent row for each parameter. */
+export const ABSENT: Values = Object.fromEntries(
+  Object.entries(makers).map(([parameter, { kind }]) => [parameter, absentId(kind)]),
+);
 
 /** A body for each operation that takes one, such that a row of the place comes of it. */
 export const samples: Record<string, (place: Place) => object> = {
@@ -68,7 +127,7 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/tokens": () => ({}),
   "POST /api/v1/sandboxes": () => ({ name: "A sandbox", slug: unique("box") }),
   "POST /api/v1/sandboxes/{sandbox}/keys": () => ({ type: "secret" }),
-  "PUT /api/v1/users/{user}/profile": ({ word }) => ({ full_name: word }),
+  "PUT /api/v1/users/{user}/profile": ({ word }) => ({ alias: word }),
   "POST /api/v1/users/{user}/tokens": ({ word }) => ({ name: word, expires_in_days: 7 }),
   "POST /api/v1/agents": ({ word }) => ({ name: word }),
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
@@ -80,23 +139,29 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
 };
 
-/**
- * Names in queries and bodies that mean a row of some tenant, by the maker whose rows they take. A name that isn't
- * here and could be one makes the walk fail.
- */
-export const references: Record<string, string> = {
-  ...{ org: "org", org_id: "org", user: "user", agent: "agent" },
-  ...{ run_as_user: "user", run_as_agent: "agent" },
-};
-
-/** Names that look like references, but that no row stands behind. */
+/** Names in queries and bodies that look like references, but that no row stands behind. */
 export const NOT_ROWS = ["correlation_id", "is_system_user", "lookup_key"];
+
+/**
+ * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
+ * `run_as_user`. "unknown": it ends as an id does, and the walk must be told of what. A kind without a table has no
+ * rows to mean.
+ */
+export function referenceOf(name: string): Kind | "unknown" | null {
+  if (NOT_ROWS.includes(name)) return null;
+  const word = name.replace(/\[\]$/, "").replace(/_ids?$/, "");
+  const isMeant = (kind: Kind) => word === kind || word.endsWith(`_${kind}`);
+  const kind = (Object.keys(kinds) as Kind[]).find(isMeant);
+  if (!kind) return /_ids?(\[\])?$/.test(name) ? "unknown" : null;
+  return kinds[kind].table === null ? null : kind;
+}
 
 export type Operation = {
   name: string;
   method: string;
   path: string;
   permission: string | undefined;
+  /** Their keys, in the order of the address. */
   parameters: string[];
   /** Names in the query that take a row's id, as the document spells them. */
   query: string[];
@@ -114,7 +179,7 @@ type Described = {
 };
 
 /** Every operation of the document of the system as deployed; the others run the same routers. */
-export async function readOperations(): Promise<Operation[]> {
+async function readOperations(): Promise<Operation[]> {
   const document = (await (await fetch(`${system.base}/openapi.json`)).json()) as {
     paths: Record<string, Record<string, Described>>;
   };
@@ -126,7 +191,7 @@ export async function readOperations(): Promise<Operation[]> {
         method,
         path,
         permission: described["x-permission"],
-        parameters: [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!),
+        parameters: parametersOf(path),
         query: (described.parameters ?? []).filter((one) => one.in === "query").map((one) => one.name),
         body: described.requestBody
           ? Object.keys(described.requestBody.content["application/json"]?.schema.properties ?? {})
@@ -137,6 +202,19 @@ export async function readOperations(): Promise<Operation[]> {
   );
 }
 
+export const operations = await readOperations();
+/** Those that ask for a permission. */
+export const guarded = operations.filter(({ name }) => !PUBLIC.includes(name));
+
 /** The address with these values in the place of its parameters. */
-export const addressOf = ({ path }: Operation, values: Made) =>
-  path.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+export function addressOf({ path, parameters }: Operation, values: Values): string {
+  let at = 0;
+  return path.replace(/\{\w+\}/g, () => values[parameters[at++]!] ?? "");
+}
+
+/** The body that the operation is asked with, where it takes one. */
+export function bodyOf({ name, body }: Operation, { home }: { home: Place }): object | undefined {
+  if (!body) return undefined;
+  if (!samples[name]) throw new Error(`give the body of ${name} a sample in tests/isolation/operations.ts`);
+  return samples[name](home);
+}

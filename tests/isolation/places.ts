@@ -1,6 +1,7 @@
 /** Places where rows can live: an org of some app, in production or in a sandbox. */
 import { importJWK, SignJWT } from "jose";
 import { bearer, type Call, caller, developer, must, system, unique } from "../harness/index.ts";
+import type { SigningKey } from "../harness/own.ts";
 
 /** An org of some app, in production or in a sandbox. All that lives in it bears its word, so that a leak shows. */
 export type Place = {
@@ -15,7 +16,7 @@ export type Place = {
   asDeveloper: Call;
   owner: string;
   member: string;
-  /** One row for each id parameter of the document; they stay while the walk lasts. */
+  /** One row for each parameter of the document's addresses, by its key; they stay while the walk lasts. */
   rows: Record<string, string>;
 };
 
@@ -58,13 +59,11 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
 export const aToken = (place: Place, user: string, fields: object = {}) =>
   post(place.asDeveloper, `${place.at}/users/${user}/tokens`, fields);
 
-/** Claims under a real signing key of the system. */
-export async function signed(claims: Record<string, unknown>, header: object = {}): Promise<string> {
-  const jwk = JSON.parse(system.secrets.JWKS).keys[0];
-  return new SignJWT(claims)
-    .setProtectedHeader({ alg: "ES256", typ: "at+jwt", kid: jwk.kid, ...header })
-    .sign(await importJWK(jwk, "ES256"));
-}
+/** Claims under a real signing key. */
+export const signed = async (key: SigningKey, claims: Record<string, unknown>): Promise<string> =>
+  new SignJWT(claims)
+    .setProtectedHeader({ alg: "ES256", typ: "at+jwt", kid: key.kid })
+    .sign(await importJWK(key, "ES256"));
 
 export const claimsOf = (token: string): Record<string, any> =>
   JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString());

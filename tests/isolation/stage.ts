@@ -1,6 +1,10 @@
 /** Five places that must never see one another, and everybody who might try. */
-import { anApp, bearer, type Call, caller, must, sql } from "../harness/index.ts";
-import { makers } from "./operations.ts";
+import type { Kind } from "../../lib/kinds.ts";
+import { openDatabase } from "../harness/database.ts";
+import { anApp, bearer, type Call, caller, must } from "../harness/index.ts";
+import { newRoot, newSigningKey, ownSystem, walls } from "../harness/own.ts";
+import { type Change, watch } from "./changes.ts";
+import { makeRows, makers } from "./operations.ts";
 import { aPlace, aSandbox, aToken, claimsOf, type Place, post, signed } from "./places.ts";
 
 /**
@@ -18,14 +22,30 @@ export type Credential = {
   refused: null | { at: "door" | "database"; status: 401 | 403; code: string };
 };
 
-export type Stage = { places: Place[]; live: Credential[]; others: Credential[] };
+export type Stage = {
+  base: string;
+  places: Place[];
+  live: Credential[];
+  others: Credential[];
+  /** A fresh app of the stage's system. */
+  anApp: () => ReturnType<typeof anApp>;
+  /** Every change of the database since this was last asked. */
+  changes: () => Promise<Change[]>;
+  close: () => Promise<void>;
+};
 
 /** Gives the answers to the walk's requests one id, the same for all, so that equal refusals are equal to the byte. */
 export const walking = { "X-Request-Id": "isolation-walk" };
 
-export async function aStage(base: string): Promise<Stage> {
-  const one = await anApp({ base });
-  const other = await anApp({ base });
+/** A system and a database of the walk's own, so that several walk side by side and nobody else changes a row. */
+export async function aStage(wall: string): Promise<Stage> {
+  const own = await ownSystem(openDatabase());
+  const signingKey = await newSigningKey("walk");
+  const base = await own.start([signingKey], [newRoot()], walls[wall]);
+  const changes = await watch(own.database);
+  const sql = own.database.query;
+  const anotherApp = () => anApp({ base, newApp: own.newApp });
+  const [one, other] = await Promise.all([anotherApp(), anotherApp()]);
   const boxes = [await aSandbox(one.asDeveloper), await aSandbox(one.asDeveloper)];
   const production = { app: one.app, sandbox: null, key: one.secret_key };
   const acme = await aPlace("acme", production, base);
@@ -57,10 +77,7 @@ export async function aStage(base: string): Promise<Stage> {
     live.push(token(`${home.name}'s owner`, home, home.owner, (await aToken(home, home.owner)).access_token));
   }
   for (const home of [acme, boxed, elsewhere]) live.push(key(`${home.name}'s secret key`, home));
-  for (const place of places) {
-    for (const [name, make] of Object.entries(makers)) place.rows[name] = await make(place, place.rows, place.owner);
-    place.rows.org = place.org;
-  }
+  await Promise.all(places.map(fill));
 
   // Those who were somebody once.
   const { access_token: revoked, id: revokedId } = await aToken(acme, acme.owner);
@@ -69,7 +86,7 @@ export async function aStage(base: string): Promise<Stage> {
   await sql("update data.tokens set expires_at = now() - interval '1 second' where id = $1", [agedId]);
   const { access_token: expiring } = await aToken(acme, acme.owner);
   const past = Math.floor(Date.now() / 1000) - 3600;
-  const expired = await signed({ ...claimsOf(expiring), iat: past - 60, exp: past });
+  const expired = await signed(signingKey, { ...claimsOf(expiring), iat: past - 60, exp: past });
   const leaver = await post(acme.asDeveloper, `${acme.at}/users`, { name: acme.word, org: acme.org });
   const { access_token: left } = await aToken(acme, leaver.id);
   await must(acme.asDeveloper("DELETE", `${acme.at}/users/${leaver.id}`), 204);
@@ -103,31 +120,43 @@ export async function aStage(base: string): Promise<Stage> {
     key("an expired key", acme, agedKey.full_key, { refused: dead }),
     key("a deleted sandbox's key", { ...acme, sandbox: lost.id }, lost.key, { refused: dead }),
   ];
-  return { places, live, others };
+  return { base, places, live, others, anApp: anotherApp, changes, close: own.close };
 }
 
-/** Whether the place's row for the parameter is one that the credential must not reach. */
-export function isForeign(parameter: string, { kind, home }: Credential, place: Place): boolean {
-  if (parameter === "app_id") return place.app !== home.app;
+/** Gives the place a row for each parameter. Its org is itself: what else is behind an address lives in it. */
+export async function fill(place: Place): Promise<Place> {
+  place.rows = await makeRows(Object.keys(makers), place, place.owner);
+  for (const [parameter, { kind }] of Object.entries(makers)) if (kind === "org") place.rows[parameter] = place.org;
+  return place;
+}
+
+/** The place's row of a kind. */
+export const rowOf = ({ rows }: Place, kind: Kind): string =>
+  rows[Object.keys(makers).find((parameter) => makers[parameter]!.kind === kind) ?? ""] ?? `no ${kind} was made`;
+
+/** Whether the place is one that the credential must learn nothing of. */
+export const isStranger = ({ kind, home }: Credential, place: Place): boolean =>
+  kind === "key" ? place.app !== home.app || place.sandbox !== home.sandbox : place.org !== home.org;
+
+/** Whether the place's row of the kind is one that the credential must not reach. */
+export function isForeign(kind: Kind, credential: Credential, place: Place): boolean {
+  const { home } = credential;
+  if (kind === "app") return place.app !== home.app;
   // A production developer keeps the records of all of the app's sandboxes.
-  if (parameter === "sandbox" && home.sandbox === null) return place.app !== home.app;
-  if (parameter === "sandbox") return place.rows.sandbox !== home.sandbox;
-  if (kind === "key") return place.app !== home.app || place.sandbox !== home.sandbox;
-  return place.org !== home.org;
+  if (kind === "sandbox" && home.sandbox === null) return place.app !== home.app;
+  if (kind === "sandbox") return rowOf(place, "sandbox") !== home.sandbox;
+  return isStranger(credential, place);
 }
 
 /** The places that the credential must learn nothing of. */
 export const strangersTo = (credential: Credential, places: Place[]) =>
-  places.filter((place) => isForeign("a row", credential, place));
+  places.filter((place) => isStranger(credential, place));
 
 /** What may not be in an answer to the credential: words and ids of other places. */
 export const marksFor = (credential: Credential, places: Place[]): string[] =>
   strangersTo(credential, places).flatMap((place) => [
-    place.word,
-    place.org,
-    place.owner,
-    place.member,
+    ...[place.word, place.org, place.owner, place.member],
     ...Object.entries(place.rows)
-      .filter(([name]) => isForeign(name, credential, place))
+      .filter(([parameter]) => isForeign(makers[parameter]!.kind, credential, place))
       .map(([, id]) => id),
   ]);

@@ -1,3 +1,4 @@
+import { createDecipheriv, createHash, createHmac, hkdfSync } from "node:crypto";
 import fc from "fast-check";
 import { base64url } from "jose";
 import { describe, expect, it } from "vitest";
@@ -13,7 +14,7 @@ import {
   rolesWith,
 } from "../../../lib/auth/permissions.ts";
 import { makeRefreshToken, parseRefreshToken } from "../../../lib/auth/refresh.ts";
-import { open, seal } from "../../../lib/auth/secrets.ts";
+import { mac, open, rootsOf, seal, verifyMac } from "../../../lib/auth/secrets.ts";
 import { roles } from "../../../lib/db/schema.ts";
 import { newId } from "../../../lib/ids.ts";
 
@@ -25,6 +26,32 @@ describe("keys", () => {
     const { full_key, hash } = await newKey("secret", app, sandbox);
     expect(looksLikeKey(full_key)).toBe(true);
     expect(await parseKey(full_key)).toEqual({ type: "secret", app, sandbox, hash });
+  });
+  it("are kept as their SHA-256 and hinted at by their last four characters", async () => {
+    const { full_key, hash, hint, type } = await newKey("publishable", newId("app"), "-");
+    expect(Buffer.from(hash)).toEqual(createHash("sha256").update(full_key).digest());
+    expect([hint, type]).toEqual([full_key.slice(-4), "publishable"]);
+  });
+  it("have 256 bits of secret: 43 characters that never come twice", async () => {
+    const app = newId("app");
+    const secrets = await Promise.all(
+      Array.from({ length: 50 }, async () => (await newKey("secret", app, "-")).full_key.slice(31, -6)),
+    );
+    for (const text of secrets) expect(text).toMatch(/^[0-9A-Za-z]{43}$/);
+    // Not a part of it either: all of its first, and all of its last 16 characters differ.
+    for (const part of [(text: string) => text.slice(1, 17), (text: string) => text.slice(-16)]) {
+      expect(new Set(secrets.map(part)).size).toBe(50);
+    }
+  });
+  it("are told from tokens by how they begin: a token may have sk_ in the middle", () => {
+    expect(["sk_live_", "pk_dsb_", "eyJ.sk_live_.pk_", "SK_live_", "rt_", ""].map(looksLikeKey)).toEqual([
+      true,
+      true,
+      false,
+      false,
+      false,
+      false,
+    ]);
   });
   it("are refused when any one character is another", async () => {
     const { full_key } = await newKey("publishable", newId("app"), "-");
@@ -51,11 +78,71 @@ describe("refresh tokens", () => {
     expect(await makeRefreshToken(root, token)).toBe(text);
     expect(await parseRefreshToken(root, text)).toEqual(token);
   });
+  it("say all that they were made of: another part, another token", async () => {
+    const root = secret();
+    const others = [
+      { app: newId("app") },
+      { sandbox: newId("sandbox") },
+      { org: newId("org") },
+      { family: newId("token_family") },
+      { generation: 4 },
+    ];
+    const texts = new Set([await makeRefreshToken(root, token)]);
+    for (const change of others) {
+      const text = await makeRefreshToken(root, { ...token, ...change });
+      expect(await parseRefreshToken(root, text)).toEqual({ ...token, ...change });
+      texts.add(text);
+    }
+    expect(texts.size).toBe(6);
+  });
   it("outlive a rotation of the root secret, and no other root opens them", async () => {
     const [old, fresh] = [secret(), secret()];
     const text = await makeRefreshToken(old, token);
     expect(await parseRefreshToken(`${fresh},${old}`, text)).toEqual(token);
     expect(await parseRefreshToken(fresh, text)).toBeNull();
+  });
+});
+
+describe("keys derived from a root secret", () => {
+  const [root, place] = [secret(), "feed org_a"];
+  /** RFC 5869 by another hand: one key for each purpose. */
+  const derive = (purpose: string, from = root) => Buffer.from(hkdfSync("sha256", from, "", `agentry ${purpose}`, 32));
+  /** Opens a cursor with a key, as AES-256-GCM has it: 12 bytes of nonce, what is sealed, 16 bytes of tag. */
+  function unseal(key: Buffer, sealed: string) {
+    const bytes = Buffer.from(sealed, "base64url");
+    const box = createDecipheriv("aes-256-gcm", key, bytes.subarray(0, 12)).setAAD(Buffer.from(place));
+    box.setAuthTag(bytes.subarray(-16));
+    return box.update(bytes.subarray(12, -16)).toString() + box.final().toString();
+  }
+
+  it("are one for each purpose: what makes refresh tokens opens no cursor", async () => {
+    expect(Buffer.from(await mac(root, "text"))).toEqual(
+      createHmac("sha256", derive("refresh")).update("text").digest(),
+    );
+    const sealed = await seal(root, "afe_x", place);
+    expect(unseal(derive("cursor"), sealed)).toBe("afe_x");
+    expect(() => unseal(derive("refresh"), sealed)).toThrow();
+    expect(() => unseal(Buffer.from(root, "base64url"), sealed)).toThrow();
+  });
+  it("are of the newest root where something is made, and of any where it is read", async () => {
+    const [old, fresh] = [secret(), secret()];
+    const tag = (await mac(`${fresh},${old}`, "text")) as Uint8Array<ArrayBuffer>;
+    expect(Buffer.from(tag)).toEqual(createHmac("sha256", derive("refresh", fresh)).update("text").digest());
+    expect(await verifyMac(`${old},${fresh}`, "text", tag)).toBe(true);
+    expect(await verifyMac(old, "text", tag)).toBe(false);
+    expect(await verifyMac(`${fresh},${old}`, "text.", tag)).toBe(false);
+    const sealed = await seal(`${fresh},${old}`, "afe_x", place);
+    expect(unseal(derive("cursor", fresh), sealed)).toBe("afe_x");
+    expect(await open(`${old},${fresh}`, sealed, place)).toBe("afe_x");
+  });
+  it("come of a root of at least 32 characters, blanks around it apart", async () => {
+    const enough = "r".repeat(32);
+    expect(rootsOf(` ${enough} , ${root}`)).toEqual([enough, root]);
+    for (const roots of ["", "r".repeat(31), `${enough},`, `${enough},${"r".repeat(31)}`, `${" ".repeat(40)}short`]) {
+      expect(() => rootsOf(roots)).toThrow("at least 32 characters");
+      await expect(mac(roots, "text")).rejects.toThrow("at least 32 characters");
+      await expect(open(roots, "AAAA", place)).rejects.toThrow("at least 32 characters");
+    }
   });
 });
 
@@ -67,6 +154,11 @@ describe("cursors", () => {
     expect(await open(root, sealed, "feed org_b")).toBeNull();
     expect(await open(secret(), sealed, "feed org_a")).toBeNull();
     expect(sealed).not.toContain("afe");
+  });
+  it("never come twice the same, so that they can't be compared", async () => {
+    const root = secret();
+    const sealed = await Promise.all(Array.from({ length: 50 }, () => seal(root, "afe_x", "p")));
+    expect(new Set(sealed.map((text) => text.slice(0, 16))).size).toBe(50);
   });
   it("are refused for whatever else is sent", async () => {
     const root = secret();

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Answer, type Journal, type RunOptions, runScript, type ScriptRun } from "../../../lib/script/index.ts";
-import { aWorld, failureOf, resultOf } from "./support.ts";
+import { aWorld, failureOf, resultOf, run } from "./support.ts";
 
 const answerTo = (n: number): Answer =>
   n % 5 === 4 ? { error: `call ${n} failed` } : { ok: { status: 200, headers: {}, body: n * n } };
@@ -165,6 +165,10 @@ describe("a journal", () => {
     expect(await failureOf(get("b"), { journal })).toMatchObject({ code: "journal_mismatch" });
     expect(await failureOf("threads.current()", { journal })).toMatchObject({ code: "journal_mismatch" });
   });
+  it("knows a call by its arguments, in the same way from one version to the next", async () => {
+    const { journal } = await atOnce('storage.set("key", { a: [1, null, "é"] })');
+    expect(journal.calls.map(({ name, hash }) => [name, hash])).toEqual([["storage.set", "74186087ba4a791e"]]);
+  });
   it("that is longer than the script needs does no harm", async () => {
     const { journal } = await atOnce(scripts[0]![1]);
     expect(await resultOf(`${get("a")}.body`, { journal })).toBe(0);
@@ -174,6 +178,15 @@ describe("a journal", () => {
     const before = structuredClone(journal);
     await atOnce(`${get("a")}\n${get("b")}`, { journal });
     expect(journal).toEqual(before);
+  });
+});
+
+describe("a bug of ours outside of a script", () => {
+  it("flies on: it is no error of the script", async () => {
+    const world = { ...aWorld(), call: () => Promise.reject(new Error("ours")) };
+    await expect(run(get("a"), { world })).rejects.toThrow("ours");
+    const scripts = () => Promise.reject(new Error("ours, too"));
+    await expect(run('import("script:a")', { scripts })).rejects.toThrow("ours, too");
   });
 });
 
@@ -190,6 +203,44 @@ describe("importing a script", () => {
       code: "import_missing",
       at: [2, 8],
     });
+  });
+  it("is read once, however many import it", async () => {
+    const sources: Record<string, string> = {
+      a: 'import("script:c") + 1',
+      b: 'import("script:c") + 2',
+      c: 'println("c")\n1',
+    };
+    const asked: string[] = [];
+    const scripts = async (key: string) => {
+      asked.push(key);
+      return sources[key] ?? null;
+    };
+    const { result, output } = await run('[import("script:a"), import("script:b"), import("script:c")]', { scripts });
+    expect([result, output.length, asked]).toEqual([[2, 3, 1], 1, ["a", "c", "b"]]);
+  });
+  it("is done again with the expression that a call interrupts", async () => {
+    const options = library({ lib: 'println("loaded")\n1' });
+    const { result, output } = await run(`[import("script:lib"), ${get("a")}, import("script:lib")]`, options);
+    expect([result, output.map(({ text }) => text)]).toEqual([[1, null, 1], ["loaded"]]);
+  });
+  it("may be done twenty times, and no more", async () => {
+    const all = (n: number) => Array.from({ length: n }, (_, i) => `import("script:${i}")`).join("\n");
+    const scripts = async (key: string) => key;
+    expect(await resultOf(all(20), { scripts })).toBe(19);
+    expect(await failureOf(all(21), { scripts })).toMatchObject({ code: "import_missing", at: [21, 8] });
+  });
+  it("takes of the depth of calls while it runs, and gives it back", async () => {
+    const deep = "let d = fn(n) { if (n <= 1) { 1 } else { 1 + d(n - 1) } }\n";
+    const options = library({
+      deep: `${deep}d(199)`,
+      deeper: `${deep}d(200)`,
+      heavy: `${"[".repeat(190)}1${"]".repeat(190)}`,
+    });
+    expect(await resultOf(`${deep}import("script:deep") + d(200)`, options)).toBe(399);
+    expect((await failureOf('import("script:deeper")', options)).code).toBe("limit_depth");
+    const around = `let f = fn(n) { ${"[".repeat(35)}if (n > 1) { f(n - 1) } else { import("script:heavy") }${"]".repeat(35)} }\n`;
+    expect((await failureOf(`${around}f(95)`, options)).error).toContain("with large expressions");
+    expect((await run(`${around}array.length(f(85))`, options)).status).toBe("done");
   });
   it("in a circle is an error that shows it", async () => {
     const options = library({ a: 'import("script:b")', b: 'fn() { import("script:a") }' });

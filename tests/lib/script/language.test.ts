@@ -42,12 +42,24 @@ const values: [source: string, value: unknown][] = [
   ['1 + 2 + "a"', "3a"],
   ['"" + [1, { a: null }]', '[1,{"a":null}]'],
   ['"" + 3.0', "3"],
+  ['"" + array + array.map + fn() { 1 }', "<namespace array><fn><fn>"],
+  ["string.toString(result.ok([1])) + string.toString(result.err('a\"'))", 'ok([1])error("a\\"")'],
   // Equality
   ["[1, { a: [2] }] == [1, { a: [2] }]", true],
   ["{ a: 1, b: 2 } == { b: 2, a: 1 }", true],
   ["{ a: 1 } == { a: 1, b: null }", false],
   ['1 == "1"', false],
   ["null == null", true],
+  ["[null == {}, {} == null, 1 == {}, [] == {}, {} == [], [] == null, 'a' == ['a']]", Array(7).fill(false)],
+  ["[[1, 2] == [1, 3], [1, 2] == [2, 2], [1] == [1, 2], [1, 2] == [1], [] == []]", [false, false, false, false, true]],
+  ["[{ a: 1 } == { a: 2 }, { a: 1 } == { b: 1 }, {} == { a: null }, { a: null } == {}]", Array(4).fill(false)],
+  ["[result.ok(1) == result.ok(1), result.err('a') == result.err('a')]", [true, true]],
+  [
+    "[result.ok(1) == result.ok(2), result.err('a') == result.err('b'), result.ok(null) == result.err('')]",
+    Array(3).fill(false),
+  ],
+  ["[result.ok(1) == 1, 1 == result.ok(1), result.ok({}) == {}]", Array(3).fill(false)],
+  ["let f = fn() { 1 }\n[f == f, f == fn() { 1 }, array == array, array == string]", [true, false, true, false]],
   ['"a" < "b"', true],
   // Truth
   ["array.map([null, 0, 0.0, false, '', []], fn(x) { x ? 1 : 0 })", [0, 0, 0, 0, 0, 0]],
@@ -92,6 +104,9 @@ const values: [source: string, value: unknown][] = [
   ["[1][-1]", null],
   ['"abc"[1]', "b"],
   ['{ a: 1 }["a"]', 1],
+  ['{ "1": 5 }[1]', 5],
+  ["$.list['x']", null],
+  ["$[0]", null],
   ["{ a: 1 }\n.a", 1],
   ["$.a", 3],
   ["$.no.such[0].thing", null],
@@ -203,8 +218,14 @@ describe("a script that cannot go on", () => {
     ["let a = [1]\na.map(fn(x) { x })", "use `array.map(…)`", [2, 3]],
     ["let s = 'a'\ns.length", "use `string.length(…)`", [2, 3]],
     ["result.err('no').x", "no", [1, 1]],
+    ["result.err('no')[0]", "no", [1, 1]],
+    ["let a = [1]\na[0].b", "`a[…]` is a number, and has no `b`", [2, 6]],
+    ["let f = fn() { null }\nf().b", "`f(…)` is null, so it has no `b`", [2, 5]],
+    ["{}[true]", "the key of a field is a string, not a boolean", [1, 1]],
+    ["let a = 5\na[0]", "`a` is a number, which has no items", [2, 1]],
     ["unwrap(result.err('no'))", "no", [1, 1]],
     ["result.err('no')?\n1", "no", [1, 1]],
+    ["let r = result.err('no')\nlet x = [string.trim('a'), r?]", "no", [2, 28]],
     ["result.err('no')", "no", [1, 1]],
     ["result.ok(1) + 1", "take its value with `unwrap(…)` or `?`", [1, 14]],
     ["string.length(result.ok('a'))", "take its value with `unwrap(…)` or `?`", [1, 1]],
@@ -215,6 +236,8 @@ describe("a script that cannot go on", () => {
     ["array.reduce([1], 0, string.padStart)", "`padStart` wants a string as `text`, not a number", [1, 1]],
     ["[1]['a']", "an index into an array is a number", [1, 1]],
     ["let f = fn() { later }\nf()\nlet later = 1", "used before its `let` was reached", [1, 16]],
+    ["let f = fn(a) { let g = fn() { b }\ng()\nlet b = 1 }\nf()", "`b` is used before its `let`", [1, 32]],
+    ["map.get(5, 'a')", "`get` wants an object or null as `object`, not a number", [1, 1]],
     ["math.sqrt(0 - 1)", "`sqrt` has no result", [1, 1]],
     ["test.it('a', fn() { 1 })", "in tests only", [1, 1]],
   ];
@@ -286,6 +309,10 @@ describe("input", () => {
   });
   it("of another type than declared ends the script", async () => {
     expect(await failureOf("input a: number\na", { input: { a: "1" } })).toMatchObject({ code: "missing_input" });
+    expect(await failureOf("input a: int\na", { input: { a: 1.5 } })).toMatchObject({ code: "missing_input" });
+    expect(
+      await resultOf("input a: int\ninput b: number\ninput c: number\n[a, b, c]", { input: { a: 1, b: 1, c: 1.5 } }),
+    ).toEqual([1, 1, 1.5]);
   });
   it("takes the fallback, or null when optional", async () => {
     expect(await resultOf("input a: number = 5\ninput b?: string\n[a, b]", { input: {} })).toEqual([5, null]);

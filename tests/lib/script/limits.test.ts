@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { LIMITS, runScript, validateScript } from "../../../lib/script/index.ts";
 import { aWorld, failureOf, resultOf, run } from "./support.ts";
 
@@ -18,6 +18,30 @@ const FEWER = { limits: { steps: 2_000_000 } };
 
 const twice = (times: number, start: string, step: string) =>
   `array.reduce(array.range(${times}), ${start}, fn(x, i) { ${step} })`;
+
+describe("the limits", () => {
+  it("are those that the reference tells", () => {
+    expect(LIMITS).toEqual({
+      ...{ time_ms: 30_000, steps: 10_000_000, replayed_steps: 20_000_000, memory_bytes: 67_108_864 },
+      ...{ call_depth: 200, source_bytes: 262_144, output_bytes: 1_000_000, result_bytes: 8_000_000 },
+      ...{ calls: 50, call_ms: 10_000, call_bytes: 1_000_000, imports: 20 },
+    });
+  });
+  it("are the same for a run that is taken up again, however much was done in one expression", async () => {
+    // All three are done eleven times over: each would be beyond its limit if what was done again counted.
+    const calls = 'array.forEach(array.range(10), fn(i) { requests.get("https://a.example.com") })';
+    const source = `[array.length(array.range(30000)), println(string.repeat("a", 5000)), ${calls}]`;
+    const limits = { memory_bytes: 400_000, output_bytes: 15_000, steps: 30_000 };
+    expect(await run(source, { limits })).toMatchObject({ status: "done", error: null });
+  });
+  it("of work done again count what really is", async () => {
+    const step = 'array.length(array.range(4000)); requests.get("https://a.example.com")';
+    const before = "let before = array.length(array.range(400000))\n";
+    const source = `${before}array.forEach(array.range(10), fn(i) { ${step} })`;
+    expect((await run(source, { limits: { replayed_steps: 150_000 } })).code).toBeNull();
+    expect((await run(source, { limits: { replayed_steps: 50_000 } })).code).toBe("limit_steps");
+  });
+});
 
 describe("steps", () => {
   const endless: [what: string, source: string][] = [
@@ -91,6 +115,27 @@ describe("time", () => {
     const world = { ...aWorld(), now: () => now, call };
     await endsWith("limit_time", 'requests.get("https://a.example.com")', { world });
   });
+  it("is left to a call as long as there is some", async () => {
+    const answer = (ms: number) => ({
+      ...aWorld(),
+      now: () => Date.now(),
+      call: () => new Promise<{ ok: number }>((resolve) => setTimeout(() => resolve({ ok: 1 }), ms)),
+    });
+    expect(await resultOf('requests.get("https://a.example.com")', { world: answer(150) })).toBe(1);
+    const begun = performance.now();
+    const limits = { time_ms: 100, call_ms: 10_000 };
+    const { code } = await failureOf('requests.get("https://a.example.com")', { world: answer(5_000), limits });
+    expect([code, performance.now() - begun < 3_000]).toEqual(["limit_time", true]);
+  });
+  it("of a call that was answered leaves no timer behind", async () => {
+    vi.useFakeTimers();
+    try {
+      await run('requests.get("https://a.example.com")');
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
   it("ends a call that is never answered", async () => {
     const world = { ...aWorld(), call: () => new Promise<never>(() => {}) };
     const { error } = await failureOf('unwrap(requests.get("https://a.example.com"))', {
@@ -151,13 +196,38 @@ describe("depth", () => {
     ["comparing deep values", `${twice(100000, "[]", "[x]")} == ${twice(100000, "[]", "[x]")}`],
     ["printing deep values", `println(${twice(100000, "[]", "[x]")})`],
     ["a deep result", twice(100000, "[]", "{ a: x }")],
+    ["a result of results", twice(100000, "1", "result.ok(x)")],
+    ["a field of results of results", `${twice(100000, "{ a: 1 }", "result.ok(x)")}.a`],
+    ["comparing deep objects", `${twice(1000, "1", "{ a: x }")} == ${twice(1000, "1", "{ a: x }")}`],
+    ["comparing deep results", `${twice(1000, "1", "result.ok(x)")} == ${twice(1000, "1", "result.ok(x)")}`],
+    ["reading deep JSON", "string.parseJson(string.repeat('[', 1000) + string.repeat(']', 1000))"],
+    ["reading deep objects", `string.parseJson(string.repeat('{"a":', 1000) + '1' + string.repeat('}', 1000))`],
   ];
   for (const [what, source] of deep) it(`ends ${what}`, async () => void (await endsWith("limit_depth", source)));
 
+  it("lets values nest 201 deep where they are compared, printed and read", async () => {
+    const nested = (n: number) => twice(n, "1", "[x]");
+    for (const source of [
+      (n: number) => `${nested(n)} == ${nested(n)}`,
+      (n: number) => `println(${nested(n)})`,
+      (n: number) => nested(n),
+      (n: number) => `string.parseJson(string.repeat('[', ${n}) + string.repeat(']', ${n})); 1`,
+    ]) {
+      expect((await run(source(201))).code).toBeNull();
+      expect((await run(source(202))).code).toBe("limit_depth");
+    }
+  });
+  it("counts how deep the expressions of functions nest", async () => {
+    const source = (n: number) =>
+      `let f = fn(n) { ${"[".repeat(60)}if (n > 1) { f(n - 1) }${"]".repeat(60)} }\nf(${n})`;
+    expect((await failureOf(`${source(100)}`)).error).toContain("with large expressions");
+    expect((await run(`${source(50)}; 1`)).code).toBeNull();
+  });
   it("lets 200 calls nest", async () => {
     const source = (n: number) => `let f = fn(n) { if (n <= 1) { 1 } else { 1 + f(n - 1) } }\nf(${n})`;
     expect(await resultOf(source(200))).toBe(200);
-    expect((await failureOf(source(201))).code).toBe("limit_depth");
+    const error = "functions call each other more than 200 deep";
+    expect(await failureOf(source(201))).toMatchObject({ code: "limit_depth", error });
   });
 
   const nested: [what: string, source: string][] = [
@@ -223,12 +293,24 @@ describe("a source", () => {
 });
 
 describe("a result", () => {
-  it("of more than 8 MB ends the script", async () => {
+  it("of more than 8 MB ends the script, whatever it is made of", async () => {
     await endsWith("limit_output", "array.repeat(string.repeat('a', 1000000), 10)");
+    await endsWith("limit_output", "array.repeat(array.repeat(null, 100000), 11)");
+    await endsWith("limit_output", "array.repeat({ a: 1, b: 2 }, 100000)");
+  });
+  it("counts into the memory", async () => {
+    const source = "let l = array.repeat(null, 100000)\n[l, l, l]";
+    await endsWith("limit_memory", source, { limits: { memory_bytes: 2_000_000 } });
   });
 });
 
 describe("output", () => {
+  it("of exactly the limit is written", async () => {
+    // 50 for the entry, 2 for the blank and the bracket around, 7 for the text, 9 for it as JSON between brackets.
+    const source = 'println("abcdef")';
+    expect((await run(source, { limits: { output_bytes: 67 } })).code).toBeNull();
+    expect((await run(source, { limits: { output_bytes: 66 } })).code).toBe("limit_output");
+  });
   it("of more than 1 MB ends the script, and what was printed before stays", async () => {
     const { code, output } = await run(twice(100_000, "0", "println(string.repeat('x', 1000))"));
     expect(code).toBe("limit_output");
@@ -247,6 +329,9 @@ describe("outbound calls", () => {
     const world = aWorld(() => ({ ok: { body: "x".repeat(3_000_000) } }));
     const { error } = await failureOf('unwrap(requests.get("https://a.example.com"))', { world });
     expect(error).toContain("more than 1 MB");
+    const ofSize = (characters: number) => ({ world: aWorld(() => ({ ok: "x".repeat(characters - 2) })) });
+    expect(await resultOf('result.isOk(requests.get("https://a.example.com"))', ofSize(2_000_000))).toBe(true);
+    expect(await resultOf('result.isOk(requests.get("https://a.example.com"))', ofSize(2_000_001))).toBe(false);
   });
 });
 

@@ -17,10 +17,10 @@ const functions: [name: string, native: Native][] = [
 ];
 
 /** A run that counts what is charged, and whose outbound calls are answered with `answer`. */
-function aRun(answer: JournalCall["answer"] = { ok: null }) {
+function aRun(answer: JournalCall["answer"] = { ok: null }, memory_bytes = LIMITS.memory_bytes) {
   const calls: JournalCall[] = [];
   const one = new Run({
-    ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits: LIMITS },
+    ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits: { ...LIMITS, memory_bytes } },
     ...{ clock: () => 0, started_at: 0, seed: 1, calls, tests: true },
   });
   const spent = { bytes: 0, steps: 0 };
@@ -235,6 +235,17 @@ describe("what a function gives", () => {
     call(namespaces.get("array")!.find("map") as Native, [list, wasteful]);
     expect(spent.bytes).toBe(taken + wasted);
   });
+  it("includes the texts that things are grouped under", () => {
+    const thirds = Array.from({ length: 500 }, (_, i) => 1 / 3 + i);
+    const { call, spent } = aRun();
+    call(functions.find(([one]) => one === "array.countBy")![1], [[thirds], same]);
+    expect(spent.bytes).toBeGreaterThanOrEqual(500 * 8 + JSON.stringify(thirds).length * 2);
+  });
+  it("costs a step a call, also where functions of ours call each other", () => {
+    const { call, spent } = aRun();
+    call(functions.find(([one]) => one === "array.forEach")![1], [list, same]);
+    expect(spent.steps).toBe(500);
+  });
   it("costs steps in proportion, too", () => {
     const { call, spent } = aRun();
     call(namespaces.get("array")!.find("reverse") as Native, [Array.from({ length: 64_000 }, () => 1)]);
@@ -290,6 +301,117 @@ describe("before there is a result", () => {
   });
 });
 
+describe("what may be larger than what it is made of", () => {
+  const words = Array.from({ length: 200 }, () => "word");
+  const large = new Map(words.map((word, i) => [`${word} ${i}`, word]));
+  const growing: [name: string, args: Value[], owner: any, method: string][] = [
+    ["array.concat", Array.from({ length: 200 }, () => words), Array.prototype, "flat"],
+    ["array.join", [words, "-".repeat(1000)], Array.prototype, "join"],
+    ["array.range", [100_000], Array, "from"],
+    ["array.repeat", [1, 100_000], Array, "from"],
+    ["map.merge", Array.from({ length: 200 }, () => large), Array.prototype, "flatMap"],
+    ["string.base64Encode", ["a".repeat(20_000)], globalThis, "btoa"],
+    ["string.escapeHtml", ["<".repeat(20_000)], String.prototype, "replace"],
+    ["string.join", [words, "-".repeat(1000)], Array.prototype, "join"],
+    ["string.padEnd", ["", 100_000], String.prototype, "padEnd"],
+    ["string.padStart", ["", 100_000], String.prototype, "padStart"],
+    ["string.repeat", ["ab", 50_000], String.prototype, "repeat"],
+    ["string.replace", ["a".repeat(1000), "a", "b".repeat(1000)], String.prototype, "replaceAll"],
+    ["string.split", ["a".repeat(10_000), ""], String.prototype, "split"],
+    ["string.template", ["{{a}}".repeat(1000), new Map([["a", "b".repeat(1000)]])], Array.prototype, "join"],
+    ["string.urlEncode", ["ä".repeat(20_000)], globalThis, "encodeURIComponent"],
+  ];
+  for (const [name, args, owner, method] of growing) {
+    it(`is refused before it is made: ${name}`, () => {
+      const native = functions.find(([one]) => one === name)![1];
+      const make = vi.spyOn(owner, method);
+      const { call } = aRun({ ok: null }, 100_000);
+      const failing = () => call(native, args);
+      try {
+        expect(failing).toThrow("of values");
+        expect(make).not.toHaveBeenCalled();
+      } finally {
+        make.mockRestore();
+      }
+    });
+  }
+});
+
+describe("reading", () => {
+  const long = "a".repeat(1_000_000);
+  const blank = " ".repeat(1_000_000);
+  const many = Array.from({ length: 1_000_000 }, () => null);
+  const key = new Map([[long, 1]]);
+  const reading: [name: string, ...args: Value[]][] = [
+    ...["isEmpty", "trim", "trimStart", "trimEnd"].map((name): [string, Value] => [`string.${name}`, blank]),
+    ...["startsWith", "endsWith", "compare"].map((name): [string, Value, Value] => [`string.${name}`, long, long]),
+    ...["includes", "indexOf", "lastIndexOf", "count", "split", "replaceFirst"].flatMap(
+      (name): [string, ...Value[]][] => [
+        [`string.${name}`, long, "b", ...(name === "replaceFirst" ? ["c"] : [])],
+        [`string.${name}`, long, `b${"a".repeat(20)}`, ...(name === "replaceFirst" ? ["c"] : [])],
+      ],
+    ),
+    ["string.test", long, "b"],
+    ["string.match", long, "b"],
+    ["string.template", long, new Map()],
+    ["string.urlDecode", `${long}%`],
+    ["string.base64Decode", `${long}!`],
+    ["string.parseJson", long],
+    ["jwt.decode", long],
+    ["map.get", key, long],
+    ["map.has", key, long],
+    ["map.set", new Map(), long, 1],
+    ["map.getIn", key, [long]],
+    ["map.getIn", key, long],
+    ["map.pick", key, [long]],
+    ["map.omit", key, [long]],
+    ["array.compact", many],
+    ["array.sum", many.map(() => 1)],
+    ["array.average", many.map(() => 1)],
+    ["array.min", many],
+    ["array.indexOf", many, 1],
+    ["array.indexOf", [long], `${long.slice(1)}b`],
+    ["array.includes", many, 1],
+    ["array.unique", many],
+    ["array.unique", [long, long]],
+    ["array.difference", many, []],
+    ["array.intersection", many, []],
+    ["array.difference", [], many],
+    ["array.flat", many.map(() => [])],
+    ["array.sort", [long, long]],
+    ["array.groupBy", many, "a"],
+    ["array.groupBy", [new Map([["a", long]])], "a"],
+    ["result.all", many],
+    ["map.fromEntries", many.map(() => ["a", 1])],
+    ["string.chars", long],
+    ["string.toJson", [long]],
+    ["string.toString", [long]],
+    ["string.toJson", many.slice(0, 100_000).map(() => [])],
+    ["array.repeat", 1, 1_000_000],
+    ["map.merge", new Map(many.slice(0, 100_000).map((_, i) => [String(i), i]))],
+    ["string.repeat", "a", 1_000_000],
+  ];
+  for (const [name, ...args] of reading) {
+    const shown = args.map((arg) => (typeof arg === "string" && arg.length < 30 ? `"${arg}"` : "…"));
+    it(`costs ${name}(${shown.join(", ")}) steps in proportion`, () => {
+      const native = functions.find(([one]) => one === name)![1];
+      const { call, spent } = aRun();
+      call(native, args);
+      expect(spent.steps).toBeGreaterThanOrEqual((1_000_000 >> 6) - 1);
+    });
+  }
+  it("backwards costs room for the text turned round", () => {
+    const { call, spent } = aRun();
+    call(functions.find(([one]) => one === "string.lastIndexOf")![1], [long, `b${"a".repeat(20)}`]);
+    expect(spent.bytes).toBeGreaterThanOrEqual(2_000_000);
+  });
+  it("costs an outbound call steps in proportion to what is sent", () => {
+    const { call, spent } = aRun();
+    call(functions.find(([one]) => one === "storage.set")![1], ["key", long]);
+    expect(spent.steps).toBeGreaterThanOrEqual(1_000_000 >> 3);
+  });
+});
+
 describe("JSON", () => {
   const long = 'string.repeat("a", 1000000)';
   const shared: [what: string, source: string][] = [
@@ -314,6 +436,43 @@ describe("JSON", () => {
     const { call, spent } = aRun({ ok: { ["n".repeat(5000)]: ["t".repeat(5000)] } });
     call(namespaces.get("storage")!.find("get") as Native, ["key"]);
     expect(spent.bytes).toBeGreaterThanOrEqual(20_000);
+  });
+});
+
+describe("a run", () => {
+  it("may use its limits to the last byte, step and millisecond", () => {
+    let now = 0;
+    const limits = { ...LIMITS, memory_bytes: 1000, steps: 100_000, time_ms: 50 };
+    const one = new Run({
+      ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits },
+      ...{ clock: () => now, started_at: 0, seed: 1, calls: [], tests: false },
+    });
+    one.alloc(1000);
+    expect(() => one.alloc(1)).toThrow("more than 0.00095367431640625 MB of values");
+    now = 50;
+    one.look();
+    expect(one.left()).toBe(0);
+    one.charge(100_000);
+    expect(() => one.charge(1)).toThrow("more than 100,000 steps");
+    one.steps = 0;
+    now = 51;
+    expect(() => one.look()).toThrow("longer than 0.05 seconds");
+    expect(one.left()).toBe(0);
+  });
+  it("looks at the clock every twenty thousand steps", () => {
+    let looks = 0;
+    const clock = () => {
+      looks++;
+      return 0;
+    };
+    const one = new Run({
+      ...{ input: null, env: new Map(), viewer: null, modules: new Map(), limits: LIMITS },
+      ...{ clock, started_at: 0, seed: 1, calls: [], tests: false },
+    });
+    looks = 0;
+    for (let i = 0; i < 1_000_000; i++) one.charge(1);
+    expect(looks).toBeGreaterThanOrEqual(49);
+    expect(looks).toBeLessThanOrEqual(50);
   });
 });
 

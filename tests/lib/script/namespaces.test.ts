@@ -72,7 +72,15 @@ describe("the reference", () => {
     );
     for (const { name, native } of functions) {
       expect(text).toContain(`- \`${native.name}(`);
+      expect(native.doc.length).toBeGreaterThan(0);
+      expect(text).toContain(`: ${native.doc}`);
       expect([...listed, ...builtins.keys()]).toContain(name);
+    }
+  });
+  it("tells what every namespace is for", () => {
+    for (const { doc, name } of namespaces.values()) {
+      expect(doc.length).toBeGreaterThan(0);
+      expect(scriptLlmText()).toContain(`### ${name}\n\n${doc}`);
     }
   });
   it("is of the contract's shape", () => {
@@ -105,8 +113,40 @@ describe("functions", () => {
     ['map.keys(unwrap(string.parseJson(\'{"b":1,"a":2}\')))', ["b", "a"]],
     ["map.setIn({ a: [1, 2] }, ['a', 1], 5)", { a: [1, 5] }],
     ["map.get({ a: null }, 'a', 5)", 5],
+    [
+      "[map.get(null, 'a', 5), map.set(null, 'a', 1), merge(null, { a: 1 }), map.merge(null, null)]",
+      [5, { a: 1 }, { a: 1 }, {}],
+    ],
+    ["string.replacePattern('k=v', '(?<key>\\w)=(?<value>\\w)', '$' + '{value}=$' + '{key}$' + '{none}')", "v=k"],
     ["string.replace('a.b.c', '.', '$&')", "a$&b$&c"],
     ["string.replace('a\\\\nb', '\\\\n', '\\n')", "a\nb"],
+    ["[string.count('abc', ''), string.count('aaa', 'aa'), string.count('', 'a')]", [4, 1, 0]],
+    ["[string.includes('abc', 'a'), string.includes('abc', 'd'), string.includes('', '')]", [true, false, true]],
+    ["string.toJson({ a: [1] }, 2)", '{\n  "a": [\n    1\n  ]\n}'],
+    ["string.toJson({ a: 1 }, 50)", `{\n${" ".repeat(8)}"a": 1\n}`],
+    ["string.toJson([1], -1)", "[1]"],
+    ["[string.fromCode(0), string.fromCode(1114111)] == ['\\u0000', '\\u{10ffff}']", true],
+    [
+      "array.map([null, true, 1, 'a', [], {}, result.ok(1), array.map, fn() { 1 }, array], typeof)",
+      ["null", "boolean", "number", "string", "array", "object", "result", "function", "function", "namespace"],
+    ],
+    [
+      "[array.setAt([1], 0, 5), array.insertAt([1], 1, 5), array.insertAt([], 0, 5), array.removeAt([1], 0)]",
+      [[5], [1, 5], [5], []],
+    ],
+    ["map.setIn([1], [1], 5)", [1, 5]],
+    [
+      "[map.deepMerge({ a: 1 }, { a: { b: 1 } }), map.deepMerge({ a: { b: 1 } }, { a: 1 })]",
+      [{ a: { b: 1 } }, { a: 1 }],
+    ],
+    ["map.setIn([1], [0], 5)", [5]],
+    ["array.sort([true, false])", [false, true]],
+    ["string.template('a {{b}} {{b', { b: 1 })", "a 1 {{b"],
+    ["array.takeWhile([1, 2], fn(x) { x > 1 })", []],
+    ["array.takeWhile([1, 2], fn(x) { true })", [1, 2]],
+    ["array.dropWhile([1, 2], fn(x) { x > 1 })", [1, 2]],
+    ["array.dropWhile([1, 2], fn(x) { true })", []],
+    ["string.replacePattern('ab', '(a)(b)', '$2$1$0$$$:$3${')", "baab$$:${"],
     ["string.split('', ',')", [""]],
     ["string.split('abc', '')", ["a", "b", "c"]],
     ["string.substring('abc', 2, 1)", ""],
@@ -155,6 +195,69 @@ describe("functions", () => {
     if (value === "fails") it(`${source} fails`, async () => void (await failureOf(source)));
     else it(`${source} is ${JSON.stringify(value)}`, async () => void expect(await resultOf(source)).toEqual(value));
   }
+
+  const wrong: [source: string, message: string][] = [
+    ["string.fromCode(-1)", "there is no character -1"],
+    ["string.fromCode(1114112)", "there is no character 1114112"],
+    ...["array.setAt([1], 1, 5)", "array.setAt([1], -1, 5)"].map((source): [string, string] => [
+      source,
+      "`setAt`: there is no place",
+    ]),
+    ["array.removeAt([1], 1)", "`removeAt`: there is no place 1 in an array of 1"],
+    ["array.insertAt([1], 2, 5)", "`insertAt`: there is no place 2 in an array of 1"],
+    ["map.setIn([1], [2], 5)", "`setIn`: there is no place `2` in an array of 1"],
+    ["map.setIn([1], [-1], 5)", "`setIn`: there is no place `-1` in an array of 1"],
+    ["map.setIn([1], [0.5], 5)", "`setIn`: there is no place `0.5` in an array of 1"],
+    ["map.setIn([1], 'a', 5)", "`setIn`: there is no place `a` in an array of 1"],
+    ["array.range(0, 1, 0)", "`range` wants a step other than 0"],
+    ["array.sort([{}, {}])", "an object and an object have no order"],
+    ["array.sort([array, string])", "a namespace and a namespace have no order"],
+    ['requests.get("https://a.example.com", { headers: 5 })', "`headers` of a request is an object, not a number"],
+    ['requests.get("https://a.example.com", { timeout: "1" })', "`timeout` is a number of seconds, not a string"],
+    ['jwt.verify("a", "b", "HS256", { issuer: {} })', "`issuer` is a string"],
+  ];
+  for (const [source, message] of wrong) {
+    it(`${source} fails with ${JSON.stringify(message)}`, async () => {
+      const { code, error } = await failureOf(source);
+      expect([code, error]).toEqual(["runtime", expect.stringContaining(message)]);
+    });
+  }
+
+  it("take paths of a hundred steps", async () => {
+    const path = (n: number) => Array.from({ length: n }, () => "a").join(".");
+    expect(await resultOf(`[map.getIn({}, "${path(100)}"), typeof(map.setIn({}, "${path(100)}", 1))]`)).toEqual([
+      null,
+      "object",
+    ]);
+    for (const call of [`map.getIn({}, "${path(101)}")`, `map.getIn({}, array.repeat("a", 101))`]) {
+      expect((await failureOf(call)).error).toBe("a path has at most 100 steps");
+    }
+  });
+  it("find long parts where JavaScript finds them", async () => {
+    const letters = (least: number, most: number) =>
+      fc.string({ unit: fc.constantFrom("a", "b"), minLength: least, maxLength: most });
+    const source =
+      "[string.indexOf($.t, $.p), string.lastIndexOf($.t, $.p), string.indexOf($.t, $.p, $.n), string.count($.t, $.p), string.split($.t, $.p), string.replace($.t, $.p, '-')]";
+    // Parts around the length up to which the platform searches, cut from the text so that they are there.
+    const cases = fc.tuple(
+      letters(40, 80),
+      fc.nat(30),
+      fc.integer({ min: 14, max: 20 }),
+      letters(14, 20),
+      fc.boolean(),
+    );
+    await fc.assert(
+      fc.asyncProperty(cases, async ([text, at, length, other, found]) => {
+        const p = found ? text.slice(at, at + length) : other;
+        const t = text + text;
+        expect(await resultOf(source, { input: { t, p, n: at } })).toEqual([
+          ...[t.indexOf(p), t.lastIndexOf(p), t.indexOf(p, at), t.split(p).length - 1, t.split(p)],
+          t.replaceAll(p, "-"),
+        ]);
+      }),
+      { numRuns: 300 },
+    );
+  });
 
   it("draw random numbers that are spread, and the same for the same seed", async () => {
     const source = "array.map(array.range(1000), fn(i) { math.randomInt(1, 6) })";
@@ -232,6 +335,12 @@ describe("requests", () => {
       body: "a=1%262",
       headers: { "content-type": "application/x-www-form-urlencoded" },
     });
+  });
+  it("have a body of a megabyte at most", async () => {
+    const post = (n: number) => `requests.post("https://a.example.com", { body: string.repeat("a", ${n}) })`;
+    expect(await sent(post(1_000_000))).toHaveLength(1);
+    expect(await sent(post(1_000_001))).toHaveLength(0);
+    expect(await resultOf(`result.message(${post(1_000_001)})`)).toBe("the body is larger than 1 MB");
   });
   it("wait ten seconds at most", async () => {
     const [call] = (await sent('requests.get("https://a.example.com", { timeout: 500 })')) as { args: object }[];
@@ -415,6 +524,11 @@ test.it("last", fn() { test.expect(ok(199)).toBe(199)
   test.expect($.x).toBeNull() })`);
     expect(report.tests.at(-1)).toMatchObject({ name: "last", error: null, pass: true });
   });
+  it("takes expectations in a case alone", async () => {
+    expect((await test("test.expect(1).toBe(1)")).error).toBe("`expect` stands in an `it`");
+    const inner = await test('test.it("a", fn() { test.it("b", fn() { 1 }) })');
+    expect(inner.tests[0]?.error).toBe("line 1: an `it` stands in a `describe`, not in another `it`");
+  });
   it("fails a case that expects nothing, and a script without cases", async () => {
     expect((await test('test.it("a", fn() { 1 })')).tests[0]).toMatchObject({
       pass: false,
@@ -446,6 +560,27 @@ test.it("real", fn() { test.expect(requests.get("https://a.example.com").status)
 test.it("c", fn() { test.withInput({ x: 1 }, fn() { test.expect($.x).toBe(1) })
   test.expect($.x).toBeNull() })`);
     expect(report).toMatchObject({ passed: true });
+  });
+  it("calls what comes before each case once a case, however often its calls interrupt it", async () => {
+    const get = (n: number) => `requests.get("https://a.example.com/${n}")`;
+    const report = await test(`test.beforeEach(fn() { println("before") })
+test.it("a", fn() { test.expect([${get(1)}.status, ${get(2)}.status]).toEqual([200, 200]) })
+test.describe("inner", fn() {
+  test.beforeEach(fn() { println("inner") })
+  test.it("b", fn() { test.expect(${get(3)}.status).toBe(200) })
+})
+test.it("c", fn() { test.expect(1).toBe(1) })`);
+    expect([report.passed, report.output.map(({ text }) => text)]).toEqual([
+      true,
+      ["before", "before", "inner", "before"],
+    ]);
+  });
+  it("has the script's input again when a call interrupts what stands in for it", async () => {
+    const report = await test(`test.it("a", fn() {
+  test.expect($.x).toBeNull()
+  test.withInput({ x: 1 }, fn() { test.expect([requests.get("https://a.example.com").status, $.x]).toEqual([200, 1]) })
+})`);
+    expect(report).toMatchObject({ passed: true, assertion_count: 2 });
   });
   it("counts a case once, however often its calls interrupt it", async () => {
     const report = await test(`test.describe("a", fn() {
@@ -481,6 +616,18 @@ test.it("c", fn() { test.withInput({ x: 1 }, fn() { test.expect($.x).toBe(1) })
     ["expect([]).toBeFalsy()", true],
     ["expect({}).toBeTruthy()", true],
     ["expect(2).toBeGreaterThan(1)", true],
+    ["expect(1).toBeGreaterThan(1)", false],
+    ["expect(0).toBeLessThan(1)", true],
+    ["expect([]).toBeTruthy()", false],
+    ["expect({}).toBeFalsy()", false],
+    ["expect(1).toBeCloseTo(1.001)", false],
+    ["expect(0).toBeNull()", false],
+    ["expect(result.ok(1)).toBeError()", false],
+    ["expect(result.err('x')).toBeOk()", false],
+    ["expect([1]).toContain(2)", false],
+    ["expect({ a: 1 }).toContain('b')", false],
+    ["expect('abc').toMatch('^b')", false],
+    ["expect({ a: 1 }).toHaveLength(1)", true],
     ["expect('b').toBeGreaterThan(1)", false],
     ["expect(1).toBeLessThan(1)", false],
     ["expect(0.1 + 0.2).toBeCloseTo(0.3)", true],

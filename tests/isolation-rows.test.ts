@@ -1,0 +1,3 @@
+import { walk } from "./isolation/walk.ts";
+
+walk("row-level security alone");

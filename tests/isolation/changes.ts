@@ -1,0 +1,44 @@
+/**
+ * What a request changed, wherever it lives: triggers of the walk's own database note every row that is made, changed
+ * or deleted. To compare all rows before with all rows after would cost as much as there are rows and tables, ten
+ * times an operation; and a change that is taken back would not be seen.
+ */
+import type { Database } from "../../lib/local/neon.ts";
+import type { Place } from "./places.ts";
+
+type Row = Record<string, unknown>;
+/** A row before and after; null where there was none, or is none any more. */
+export type Change = { table: string; was: Row | null; is: Row | null };
+
+/** Watches every table of the database; what is answered takes away what was noted since it was last called. */
+export async function watch(database: Database): Promise<() => Promise<Change[]>> {
+  // Its own schema, and its owner's rights: the product's roles can neither see nor touch it.
+  await database.exec(`
+    create schema watch;
+    create table watch.changes (n bigint generated always as identity, "table" text, was jsonb, "is" jsonb);
+    create function watch.note() returns trigger language plpgsql security definer set search_path = '' as $$
+    declare
+      -- When a credential was last used is written after the answer, and is no secret.
+      was jsonb := to_jsonb(old) - 'last_used_at';
+      now jsonb := to_jsonb(new) - 'last_used_at';
+    begin
+      if was is distinct from now then insert into watch.changes ("table", was, "is") values (tg_table_name, was, now); end if;
+      return null;
+    end $$;
+    do $$ declare t text; begin
+      for t in select table_name from information_schema.tables where table_schema = 'data' loop
+        execute format('create trigger watch after insert or update or delete on data.%I for each row execute function watch.note()', t);
+      end loop;
+    end $$`);
+  return () =>
+    database.query<Change>(`with seen as (delete from watch.changes returning *)
+      select "table", was, "is" from seen order by n`);
+}
+
+/** Whether the change is one of the place's rows, of its partition's own, or of its app's record. */
+export const touches = ({ table, was, is }: Change, { app, sandbox, org }: Place): boolean =>
+  [was, is].some((row) =>
+    table === "apps"
+      ? row?.id === app
+      : row?.app_id === app && row.sandbox_id === (sandbox ?? "-") && [org, "-"].includes(String(row.org_id)),
+  );

@@ -1,0 +1,32 @@
+/**
+ * Every operation of the document, as everybody, with every kind of id: foreign is absent to the byte, refusals come
+ * in their order, and nobody else's row changes. Walked as deployed, and with each of the two walls taken away in
+ * turn: three files, that walk side by side.
+ */
+import { afterAll, beforeAll, describe } from "vitest";
+import { everyId, whatAnAccessListHides } from "./ids.ts";
+import { lists } from "./lists.ts";
+import { anIdempotencyKey, refusalsInOrder, uniqueValues, whatARequestNames, whatAScriptAsks } from "./names.ts";
+import { onTheNextRequest } from "./next.ts";
+import { aStage, type Stage } from "./stage.ts";
+
+export function walk(wall: string) {
+  describe(wall, { timeout: 120_000 }, () => {
+    let stage: Stage;
+    beforeAll(async () => {
+      stage = await aStage(wall);
+    });
+    afterAll(() => stage?.close());
+    const the = () => stage;
+
+    describe("every credential and every id", () => everyId(the));
+    describe("what an access list hides", () => whatAnAccessListHides(the));
+    describe("what a request names", () => whatARequestNames(the));
+    describe("what a script asks", () => whatAScriptAsks(the));
+    describe("refusals in their order", () => refusalsInOrder(the));
+    describe("lists", () => lists(the));
+    describe("values that must be unique", () => uniqueValues(the));
+    describe("an idempotency key", () => anIdempotencyKey(the));
+    describe("on the very next request", () => onTheNextRequest(the));
+  });
+}
