@@ -49,25 +49,74 @@ create table app.migrations (
 grant select on app.migrations to agentry_api;
 insert into app.migrations (name) values
   ('2026-11-21-first'),
-  ('2026-11-21-names-and-walls');
+  ('2026-11-21-names-and-walls'),
+  ('2026-11-21-proven-tenants'),
+  ('2026-11-21-row-sizes'),
+  ('2026-11-21-timeouts');
 
--- Wall two: row-level security, forced, on every table of `data`, and what the runtime may do with its rows at all.
--- app.org_id is an org, '*' (a developer: every org and the app's own rows), '-' (only the app's own rows) or ''
--- (nothing). The sub-selects make a setting be read once a statement, not once a row. Called after each
--- `create table`, here and in a migration, by the schema's owner and nobody else. The runtime owns nothing and can't
--- bypass a policy; /readyz refuses to serve otherwise.
-create function app.wall(tbl regclass, grants text) returns void
-language plpgsql volatile set search_path = '' as $wall$
-declare
-  own_rows text := $$
-    app_id = (select current_setting('app.app_id', true))
-    and sandbox_id = (select current_setting('app.sandbox_id', true))
-    and (org_id = (select current_setting('app.org_id', true))
-      or (select current_setting('app.org_id', true)) = '*')$$;
+-- What makes a proof: known to this database alone, read by the owner's functions alone.
+create table app.proof_secret (secret bytea not null);
+insert into app.proof_secret
+  select sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8'));
+
+-- The proof of a tenant, for this transaction of this session and no other, so that one that leaks is worth nothing
+-- later. Numbers are taken as they are kept: their text depends on settings that anybody may change.
+create function app.proof(app text, sandbox text, org text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  return encode(sha256((select s.secret from app.proof_secret s)
+    || int4send(pg_backend_pid()) || timestamptz_send(transaction_timestamp())
+    || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex');
+end $$;
+
+-- Opens a tenant until the transaction ends. What the runtime may call of those who call this, looks at a credential.
+-- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
+create function app.prove(app text, sandbox text, org text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
+    set_config('app.org_id', org, true), set_config('app.proof', app.proof(app, sandbox, org), true),
+    set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
+end $$;
+
+-- The tenant that is open: nulls, unless a door has proven what the settings say. `org` is an org, '*' (a developer:
+-- every org and the app's own rows) or '-' (only the app's own rows).
+--
+-- Functions that run as their owner name pg_temp, last: unnamed, it would be searched first for tables and types.
+create function app.tenant(out app text, out sandbox text, out org text)
+language plpgsql stable parallel restricted security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  app := current_setting('app.app_id', true);
+  sandbox := current_setting('app.sandbox_id', true);
+  org := current_setting('app.org_id', true);
+  if (current_setting('app.proof', true) = app.proof(app, sandbox, org)) is not true then
+    app := null; sandbox := null; org := null;
+  end if;
+end $$;
+grant execute on function app.tenant to agentry_api;
+
+-- Wall two: row-level security, forced, on every table of `data`. Called after each `create table`, here and in a
+-- migration, by the schema's owner and nobody else. The runtime owns nothing and can't bypass a policy; /readyz refuses
+-- to serve otherwise. The owner is who the doors, the sweep and the operator's commands work as: each of their
+-- statements names its tenant.
+create function app.guard(tbl regclass, grants text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
   execute format('alter table %s enable row level security, force row level security', tbl);
-  execute format('create policy tenant on %s using (%s) with check (%2$s)', tbl, own_rows);
+  execute format('create policy owner on %s to agentry_owner using (true)', tbl);
   execute format('grant %s on %s to agentry_api', grants, tbl);
+end $$;
+
+-- The wall of a table whose rows are their tenant's. A row passes by one look at the tenant, taken once a statement:
+-- were its app, sandbox and org looked up apart, a statement could change the settings in between. The setting is asked
+-- for only which comparison to make: whatever it says, a row that passes is the proven tenant's.
+create function app.wall(tbl regclass, grants text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $wall$
+begin
+  perform app.guard(tbl, grants);
+  execute format($$create policy tenant on %s to agentry_api using (
+    (app_id, sandbox_id, case when (select current_setting('app.org_id', true)) = '*' then '*' else org_id end)
+    = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl);
 end $wall$;
 
 -- ---------------------------------------------------------------------------------------------------------
@@ -80,15 +129,11 @@ create table data.apps (
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
--- The app's own record: anybody inside may read it, only a production developer changes it. The operator makes and
--- counts apps, as the owner of the tables, who is held by the policies like everybody.
-alter table data.apps enable row level security, force row level security;
-create policy tenant on data.apps for select using (id = (select current_setting('app.app_id', true)));
-create policy developer on data.apps for update
-  using (id = (select current_setting('app.app_id', true))
-     and (select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*');
-create policy operator on data.apps to agentry_owner using (true);
-grant select, update (name, settings, updated_at) on data.apps to agentry_api;
+-- The app's own record: anybody inside may read it, only a production developer changes it.
+select app.guard('data.apps', 'select, update (name, settings, updated_at)');
+create policy tenant on data.apps for select to agentry_api using (id = (select t.app from app.tenant() t));
+create policy developer on data.apps for update to agentry_api
+  using ((id, '-', '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
 
 -- One row per place where rows can live. Deleting it deletes what lives there.
 create table data.tenants (
@@ -143,21 +188,12 @@ create table data.sandboxes (
 );
 create index sandboxes_org_idx on data.sandboxes (app_id, for_sandbox_id, for_org_id) where for_org_id is not null;
 -- A sandbox's record: read from inside, and by the production developer who keeps all of them.
-alter table data.sandboxes enable row level security, force row level security;
-create policy tenant on data.sandboxes for select
-  using (app_id = (select current_setting('app.app_id', true))
-     and (sandbox_id = (select current_setting('app.sandbox_id', true))
-       or ((select current_setting('app.sandbox_id', true)) = '-' and (select current_setting('app.org_id', true)) = '*')));
-create policy developer on data.sandboxes for insert
-  with check (app_id = (select current_setting('app.app_id', true))
-     and sandbox_id = (select current_setting('app.sandbox_id', true)) and (select current_setting('app.org_id', true)) = '*');
-grant select, insert on data.sandboxes to agentry_api;
--- The sweep deletes, in every tenant, only what is past its time; a sandbox goes with the places in it.
-create policy sweep on data.sandboxes for select
-  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now());
-create policy sweep on data.tenants
-  using ((select current_setting('app.sweep', true)) = 'on'
-     and (app_id, sandbox_id) in (select s.app_id, s.sandbox_id from data.sandboxes s where s.expires_at < now()));
+select app.guard('data.sandboxes', 'select, insert');
+create policy tenant on data.sandboxes for select to agentry_api using (
+  (app_id, sandbox_id) = (select t.app, t.sandbox from app.tenant() t)
+  or (app_id, '-', '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
+create policy developer on data.sandboxes for insert to agentry_api
+  with check ((app_id, sandbox_id, '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Users and their credentials
@@ -229,8 +265,6 @@ create table data.token_families (
 );
 create index token_families_user_idx on data.token_families (app_id, sandbox_id, org_id, user_id);
 select app.wall('data.token_families', 'select, insert, update, delete');
-create policy sweep on data.token_families
-  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
 
 create table data.tokens (
   id              text collate "C" not null,
@@ -255,8 +289,6 @@ create table data.tokens (
 create index tokens_user_idx on data.tokens (app_id, sandbox_id, org_id, user_id, id);
 create index tokens_family_idx on data.tokens (app_id, sandbox_id, org_id, family_id);
 select app.wall('data.tokens', 'select, insert, update, delete');
-create policy sweep on data.tokens
-  using ((select current_setting('app.sweep', true)) = 'on' and expires_at < now() - interval '30 days');
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Access lists: rules that columns and statements share
@@ -334,6 +366,12 @@ create table data.agents (
   constraint agents_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade
 );
 create index agents_user_idx on data.agents (app_id, sandbox_id, user_id) where user_id is not null;
+-- What only the database sees whole: a list that patches have grown, and a row of which each request wrote a part. So a
+-- page of a hundred has a size, too. Not valid: a row that was longer before is refused when it is next written.
+alter table data.agents
+  add constraint agents_acl_check check (jsonb_array_length(acl -> 'grants') <= 200) not valid,
+  add constraint agents_size_check check (octet_length(jsonb_build_object(
+    'identity', identity, 'description', description, 'acl', acl, 'metadata', metadata)::text) <= 65536) not valid;
 select app.wall('data.agents', 'select, insert, update, delete');
 
 -- ---------------------------------------------------------------------------------------------------------
@@ -380,40 +418,34 @@ create table data.idempotency_keys (
     foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
 select app.wall('data.idempotency_keys', 'select, insert, delete');
-create policy sweep on data.idempotency_keys
-  using ((select current_setting('app.sweep', true)) = 'on' and created_at < now() - interval '24 hours');
 
 -- ---------------------------------------------------------------------------------------------------------
--- The doors: the first statement of every round trip. A door believes the tenant that the credential names,
--- sets it for this transaction, and then looks the credential up under row security, as the invoker: a false
--- claim finds nothing. AE401 and AE403 carry the reason. enter_token and enter_key answer whether last_used_at is
--- over a minute old: then it is written after the answer has gone out, so that a read stays read-only.
+-- The doors: the first statement of every round trip. A door looks up the credential in the tenant that the credential
+-- names, where a false claim finds nothing, and proves that tenant. AE401 and AE403 carry the reason. enter_token and
+-- enter_key answer whether last_used_at is over a minute old: then it is written after the answer has gone out, so that
+-- a read stays read-only. They run as the owner, whom no policy narrows.
 
 -- A key that came beside the credential must be a live one of the same app and sandbox.
 create function app.check_beside(app text, sandbox text, beside bytea) returns void
-language plpgsql volatile set search_path = '' as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-  perform set_config('app.org_id', '-', true);
   perform from data.keys k where k.app_id = app and k.sandbox_id = sandbox and k.hash = beside
      and k.revoked_at is null and (k.expires_at is null or k.expires_at > now());
   if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
 end $$;
-grant execute on function app.check_beside to agentry_api;
 
 -- A sandbox past its end is over at once, not when it is swept.
 create function app.check_sandbox(app text, sandbox text) returns void
-language plpgsql volatile set search_path = '' as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
   perform from data.sandboxes s where s.app_id = app and s.sandbox_id = sandbox and s.expires_at <= now();
   if found then raise 'sandbox_expired' using errcode = 'AE401'; end if;
 end $$;
-grant execute on function app.check_sandbox to agentry_api;
 
 create function app.enter_token(app text, sandbox text, org text, usr text, jti text, roles text[], beside bytea default null)
-returns boolean language plpgsql volatile set search_path = '' as $$
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare t record;
 begin
-  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select k.revoked_at is null and f.revoked_at is null and k.expires_at > now() as live,
          u.id is not null as is_user, u.role, o.status,
@@ -429,12 +461,10 @@ begin
   if t.status is distinct from 'active' and t.status is distinct from 'trialing' then
     raise 'org_suspended' using errcode = 'AE403';
   end if;
-  if beside is not null then
-    perform app.check_beside(app, sandbox, beside);
-    perform set_config('app.org_id', org, true);
-  end if;
+  if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
   -- The role is read now, not when the token was made: a demotion takes effect on the next request.
   if (t.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
+  perform app.prove(app, sandbox, org);
   perform set_config('app.org_role', case when t.role in ('owner', 'admin') then 'admin'
     when t.role in ('billing', 'viewer') then 'viewer' else t.role end, true);
   return t.stale;
@@ -442,27 +472,25 @@ end $$;
 grant execute on function app.enter_token to agentry_api;
 
 create function app.enter_key(app text, sandbox text, key_hash bytea, beside bytea default null)
-returns boolean language plpgsql volatile set search_path = '' as $$
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare k record;
 begin
-  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', '-', true);
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select s.last_used_at is null or s.last_used_at < now() - interval '1 minute' as stale into k
     from data.keys s where s.app_id = app and s.sandbox_id = sandbox and s.hash = key_hash and s.type = 'secret'
      and s.revoked_at is null and (s.expires_at is null or s.expires_at > now());
   if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
   if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
-  perform set_config('app.org_id', '*', true);
+  perform app.prove(app, sandbox, '*');
   return k.stale;
 end $$;
 grant execute on function app.enter_key to agentry_api;
 
 -- A refresh token was already proven by its MAC; that its sign-in, user and org are alive, only the database knows.
 create function app.enter_refresh(app text, sandbox text, org text, family text, beside bytea default null)
-returns void language plpgsql volatile set search_path = '' as $$
+returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare f record;
 begin
-  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select o.status, s.revoked_at is null and s.expires_at > now() as live into f
     from data.token_families s
@@ -471,42 +499,101 @@ begin
    where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family;
   if f.live is not true then raise 'token_revoked' using errcode = 'AE401'; end if;
   if f.status = 'suspended' then raise 'org_suspended' using errcode = 'AE403'; end if;
-  if beside is not null then
-    perform app.check_beside(app, sandbox, beside);
-    perform set_config('app.org_id', org, true);
-  end if;
+  if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
+  perform app.prove(app, sandbox, org);
 end $$;
 grant execute on function app.enter_refresh to agentry_api;
 
--- A Durable Object acts for one tenant and has no credential: its door asks only that the tenant is still there. Of a
--- suspended org it may write down what is in motion.
-create function app.enter_object(app text, sandbox text, org text) returns void
-language plpgsql volatile set search_path = '' as $$
+-- What a door takes where the database has nothing to look up: HMAC-SHA-256 (RFC 2104) under a key derived from the
+-- deployment's root secret. Its copies, one a root secret, are written by the operator's commands and read here alone:
+-- the key's inner and its outer block, 64 bytes each.
+create table app.door_keys (blocks bytea not null check (octet_length(blocks) = 128));
+
+-- Not AE401: to whoever asks, a key that wasn't copied here isn't the end of what it asks for.
+create function app.check_mac(message text, mac bytea) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-  perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+  perform from app.door_keys k where mac = sha256(substr(k.blocks, 65)
+    || sha256(substr(k.blocks, 1, 64) || convert_to(message, 'UTF8')));
+  if not found then raise 'no root secret that this database knows of made this' using errcode = 'AE503'; end if;
+end $$;
+
+-- A Durable Object acts for one tenant and has no credential: its door takes a MAC over the tenant, and asks that the
+-- tenant is still there. Of a suspended org it may write down what is in motion.
+create function app.enter_object(app text, sandbox text, org text, mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac(concat_ws('.', 'object', app, sandbox, org), mac);
   perform from data.tenants t where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org;
   if not found then raise 'object_gone' using errcode = 'AE401'; end if;
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
+  perform app.prove(app, sandbox, org);
 end $$;
 grant execute on function app.enter_object to agentry_api;
 
--- Narrows a developer's door to one org, or to one sandbox of the app. Never widens: from anywhere but '*', or into
--- a sandbox from another one, it leads to nothing.
+-- Narrows a developer's door to one org, or to one sandbox of the app. Never widens: from anywhere but a proven '*', or
+-- into a sandbox from another one, it leads to nothing.
 create function app.within(sandbox text, org text) returns void
-language plpgsql volatile set search_path = '' as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare t record;
 begin
-  if current_setting('app.org_id', true) is distinct from '*'
-     or (current_setting('app.sandbox_id', true) <> '-' and current_setting('app.sandbox_id', true) <> sandbox) then
-    perform set_config('app.sandbox_id', '', true), set_config('app.org_id', '', true);
+  select * into t from app.tenant();
+  if t.org = '*' and t.sandbox in ('-', sandbox) then
+    perform app.prove(t.app, sandbox, org);
   else
-    perform set_config('app.sandbox_id', sandbox, true), set_config('app.org_id', org, true);
+    perform set_config('app.sandbox_id', '', true), set_config('app.org_id', '', true), set_config('app.proof', '', true);
   end if;
 end $$;
 grant execute on function app.within to agentry_api;
 
-create function app.enter_sweep() returns void language sql volatile set search_path = '' as $$
-  select set_config('app.sweep', 'on', true)
-$$;
-grant execute on function app.enter_sweep to agentry_api;
+-- Deletes, in every tenant, what is past its time, and answers how many rows: idempotency keys after a day, tokens and
+-- their families a month after they expired, sandboxes with all that lives in them. Whoever calls it, and however
+-- often, deletes nothing else.
+create function app.sweep() returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  deleted bigint;
+  total bigint := 0;
+begin
+  delete from data.idempotency_keys where created_at < now() - interval '24 hours';
+  get diagnostics deleted = row_count;
+  total := total + deleted;
+  delete from data.tokens where expires_at < now() - interval '30 days';
+  get diagnostics deleted = row_count;
+  total := total + deleted;
+  delete from data.token_families where expires_at < now() - interval '30 days';
+  get diagnostics deleted = row_count;
+  total := total + deleted;
+  delete from data.tenants t using data.sandboxes s
+   where (t.app_id, t.sandbox_id) = (s.app_id, s.sandbox_id) and s.expires_at < now();
+  get diagnostics deleted = row_count;
+  return total + deleted;
+end $$;
+grant execute on function app.sweep to agentry_api;
 
 reset role;
+
+-- A door bounds what follows it; this bounds the door itself, and whoever comes without one. Whoever applies this to a
+-- server where another made the role may not be allowed to: the doors' bounds stand.
+do $bounds$ begin
+  execute format('alter role agentry_api in database %I set statement_timeout = %L', current_database(), '5s');
+  execute format('alter role agentry_api in database %I set lock_timeout = %L', current_database(), '2s');
+exception when insufficient_privilege then
+  raise warning 'agentry_api keeps its own statement_timeout and lock_timeout: %', sqlerrm;
+end $bounds$;
+
+-- What injected SQL could keep for the next request of its session, or for ever: temporary tables, types and functions,
+-- and large objects. Taken from everybody where whoever applies this may: the first by the database's owner, the second
+-- by a superuser alone.
+do $public$
+declare f regprocedure;
+begin
+  if pg_has_role(current_user, (select datdba from pg_database where datname = current_database()), 'usage') then
+    execute format('revoke temporary on database %I from public', current_database());
+  end if;
+  if (select rolsuper from pg_roles where rolname = current_user) then
+    for f in select oid from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname ~ '^lo_|^lo(read|write)$' loop
+      execute format('revoke execute on function %s from public', f);
+    end loop;
+  end if;
+end $public$;

@@ -8,17 +8,20 @@ const tables = () =>
 /** Tables whose `tenant` policy is their own; all others have the one that `app.wall` makes. */
 const SPECIAL = ["apps", "sandboxes"];
 
-it("has a wall round every table: row security enabled and forced, and the policy of app.wall", async () => {
+it("has a wall round every table: row security enabled and forced, and the policies of app.wall", async () => {
   const rows = await sql(`select c.relname as name, c.relrowsecurity as enabled, c.relforcerowsecurity as forced,
-      pg_get_userbyid(c.relowner) as owner, coalesce(p.cmd, 'no policy') as cmd, p.roles::text, p.qual, p.with_check
+      pg_get_userbyid(c.relowner) as owner, coalesce(p.cmd, 'no policy') as cmd, p.roles::text, p.qual, p.with_check,
+      exists (select from pg_policies o where (o.schemaname, o.tablename, o.policyname) = ('data', c.relname, 'owner')
+        and o.roles = '{agentry_owner}' and o.qual = 'true') as doors
     from pg_class c left join pg_policies p on (p.schemaname, p.tablename, p.policyname) = ('data', c.relname, 'tenant')
     where c.relnamespace = 'data'::regnamespace and c.relkind in ('r', 'p')`);
   expect(rows.length).toBeGreaterThan(9);
   const { qual } = rows.find(({ name }) => name === "tenants");
+  expect(qual).toContain("app.tenant()");
   for (const { name, ...wall } of rows) {
     expect(wall, `data.${name}: call app.wall after its create table`).toMatchObject({
-      ...{ enabled: true, forced: true, owner: "agentry_owner" },
-      ...(!SPECIAL.includes(name) && { cmd: "ALL", roles: "{public}", qual, with_check: qual }),
+      ...{ enabled: true, forced: true, owner: "agentry_owner", roles: "{agentry_api}", doors: true },
+      ...(!SPECIAL.includes(name) && { cmd: "ALL", qual, with_check: null }),
     });
   }
 });
@@ -26,29 +29,28 @@ it("has a wall round every table: row security enabled and forced, and the polic
 it("opens the wall nowhere but here: a policy more shows more rows", async () => {
   const rows =
     await sql(`select concat_ws(' ', tablename, policyname, lower(cmd), roles::text) as policy from pg_policies
-    where schemaname = 'data' and not (policyname = 'tenant' and tablename <> all ('{${SPECIAL}}')) order by 1`);
+    where schemaname = 'data' and policyname <> 'owner' and not (policyname = 'tenant' and tablename <> all ('{${SPECIAL}}'))
+    order by 1`);
   expect(rows.map(({ policy }) => policy)).toEqual([
-    "apps developer update {public}",
-    "apps operator all {agentry_owner}",
-    "apps tenant select {public}",
-    "idempotency_keys sweep all {public}",
-    "sandboxes developer insert {public}",
-    "sandboxes sweep select {public}",
-    "sandboxes tenant select {public}",
-    "tenants sweep all {public}",
-    "token_families sweep all {public}",
-    "tokens sweep all {public}",
+    "apps developer update {agentry_api}",
+    "apps tenant select {agentry_api}",
+    "sandboxes developer insert {agentry_api}",
+    "sandboxes tenant select {agentry_api}",
   ]);
 });
 
-it("reads a setting once a statement: every policy wraps it in a sub-select", async () => {
-  const rows = await sql(
-    "select tablename, policyname, coalesce(qual, '') || coalesce(with_check, '') as text from pg_policies where schemaname = 'data'",
-  );
+it("believes a proof and no setting: every policy of the runtime takes the whole tenant, in one look a statement", async () => {
+  const rows = await sql(`select tablename, policyname, coalesce(qual, '') || coalesce(with_check, '') as text
+    from pg_policies where schemaname = 'data' and policyname <> 'owner'`);
   for (const { tablename, policyname, text } of rows) {
-    const calls = text.match(/current_setting\(/g)?.length ?? 0;
-    const wrapped = text.match(/\( SELECT current_setting\(/g)?.length ?? 0;
-    expect([tablename, policyname, calls]).toEqual([tablename, policyname, wrapped]);
+    const name = `${tablename} ${policyname}`;
+    // The one setting that is read decides how to compare, once a statement, and not with what.
+    const comparison =
+      /CASE\s+WHEN \(\( SELECT current_setting\('app.org_id'::text, true\) AS current_setting\) = '\*'::text\) THEN '\*'::text\s+ELSE org_id\s+END/;
+    expect(text.replace(comparison, ""), name).not.toContain("current_setting");
+    const looks = text.match(/app\.tenant\(\)/g)?.length ?? 0;
+    const wrapped = text.match(/= \( SELECT (t\.\w+,?\s*)+FROM app\.tenant\(\) t\([^)]*\)/g)?.length ?? 0;
+    expect([name, looks > 0, looks]).toEqual([name, true, wrapped]);
   }
 });
 
@@ -119,42 +121,63 @@ it("has an index for every foreign key that a delete follows", async () => {
   }
 });
 
-it("has no view and no function that runs as its owner", async () => {
+/** The functions that run as their owner, whom no policy narrows, and what each needs that for. */
+const DEFINERS: Record<string, string> = {
+  enter_key: "reads a secret key before its tenant is proven",
+  enter_object: "reads the copies of the keys that MACs are checked by",
+  enter_refresh: "reads a sign-in before its tenant is proven",
+  enter_token: "reads a token before its tenant is proven",
+  sweep: "deletes in every tenant what is past its time",
+  tenant: "reads the secret that a proof is made with",
+  within: "proves a narrower tenant than the one that is proven",
+};
+
+it("has no view, and no function that runs as its owner but those with a reason", async () => {
   const views = await sql(
     "select relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname in ('data', 'app') and c.relkind in ('v', 'm')",
   );
   expect(views).toEqual([]);
-  const functions =
-    await sql(`select p.proname, p.prosecdef, array_to_string(p.proconfig, ';') as config, has_function_privilege('public', p.oid, 'execute') as public
-    from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname in ('data', 'app')`);
+  const functions = await sql(`select p.proname, p.prosecdef, array_to_string(p.proconfig, ';') as config, p.prosrc,
+      has_function_privilege('public', p.oid, 'execute') as public
+    from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname in ('data', 'app') order by 1`);
   expect(functions.length).toBeGreaterThan(5);
-  for (const f of functions)
-    expect(f, f.proname).toMatchObject({ prosecdef: false, config: 'search_path=""', public: false });
+  expect(functions.filter(({ prosecdef }) => prosecdef).map(({ proname }) => proname)).toEqual(Object.keys(DEFINERS));
+  for (const { proname, prosecdef, config, prosrc, public: open } of functions) {
+    expect(open, proname).toBe(false);
+    // Where pg_temp isn't named, it is searched first for tables and types: what runs as the owner names it, last.
+    expect(
+      prosecdef ? ["search_path=pg_catalog, pg_temp"] : ['search_path=""', "search_path=pg_catalog, pg_temp"],
+    ).toContain(config);
+    if (prosecdef) expect(prosrc, proname).not.toMatch(/\bexecute\b/i);
+  }
 });
 
-it("lets the runtime role call these functions and no others, and nobody but its owner build a wall", async () => {
+it("lets the runtime role call these functions and no others: none that makes a proof, none that builds a wall", async () => {
   const rows = await sql(`select p.proname as name, (a.grantee = p.proowner) as owner, a.grantee::regrole::text as role
     from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
     where p.pronamespace in ('app'::regnamespace, 'data'::regnamespace) order by 1`);
   expect(rows.filter(({ owner }) => !owner).map(({ name, role }) => [name, role])).toEqual(
-    [
-      "acl_patch",
-      "acl_principals",
-      "check_beside",
-      "check_sandbox",
-      "enter_key",
-      "enter_object",
-      "enter_refresh",
-      "enter_sweep",
-      "enter_token",
-      "must_reach",
-      "within",
-    ].map((name) => [name, "agentry_api"]),
+    [...Object.keys(DEFINERS), "acl_patch", "acl_principals", "must_reach"].sort().map((name) => [name, "agentry_api"]),
   );
-  const [wall] = await sql(
-    "select has_function_privilege('agentry_api', 'app.wall(regclass, text)', 'execute') as api",
-  );
-  expect(wall).toEqual({ api: false });
+});
+
+it("keeps its secrets from the runtime role: of schema app it reads the names of the migrations alone", async () => {
+  const rows =
+    await sql(`select c.relname as name from pg_class c where c.relnamespace = 'app'::regnamespace and c.relkind = 'r'
+    and (has_any_column_privilege('agentry_api', c.oid, 'select, insert, update, references')
+      or has_table_privilege('agentry_api', c.oid, 'delete, truncate, trigger'))`);
+  expect(rows).toEqual([{ name: "migrations" }]);
+  const [secrets] = await sql(`select count(*)::int as n, min(octet_length(secret)) as length from app.proof_secret`);
+  expect(secrets).toEqual({ n: 1, length: 32 });
+});
+
+it("leaves the runtime role nothing to keep beside the tables: no temporary ones, no large objects, no schema", async () => {
+  const [may] =
+    await sql(`select has_database_privilege('agentry_api', current_database(), 'create, temporary') as database,
+    exists (select from pg_namespace n where has_schema_privilege('agentry_api', n.oid, 'create')) as schema,
+    exists (select from pg_proc p where p.proname ~ '^lo_|^lo(read|write)$' and p.pronamespace = 'pg_catalog'::regnamespace
+      and has_function_privilege('agentry_api', p.oid, 'execute')) as large_objects`);
+  expect(may).toEqual({ database: false, schema: false, large_objects: false });
 });
 
 it("gives the runtime role nothing beyond rows: it owns nothing, bypasses nothing, creates nothing", async () => {

@@ -5,9 +5,11 @@ import { listOf } from "../env.ts";
 const utf8 = new TextEncoder();
 const derived = new Map<string, Promise<CryptoKey[]>>();
 
-type Purpose = "refresh" | "cursor";
+/** `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys. */
+type Purpose = "refresh" | "door" | "cursor";
 const algorithms = {
   refresh: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
+  door: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign"]],
   cursor: [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
 } as const;
 
@@ -36,8 +38,8 @@ export function rootsOf(roots: string): string[] {
 }
 
 /** HMAC-SHA-256 under the newest root. */
-export async function mac(roots: string, text: string): Promise<Uint8Array> {
-  const [newest] = await keysFor(roots, "refresh");
+export async function mac(roots: string, text: string, purpose: "refresh" | "door" = "refresh"): Promise<Uint8Array> {
+  const [newest] = await keysFor(roots, purpose);
   return new Uint8Array(await crypto.subtle.sign("HMAC", newest!, utf8.encode(text)));
 }
 

@@ -22,8 +22,11 @@ export const refusal = (error: unknown) =>
       }
     : null;
 
-/** SQLSTATE classes of what passes: a connection lost, a conflict to be tried again, no room, a server going down. */
-const PASSING = /^(08|40|53|57)/;
+/**
+ * SQLSTATEs of what passes: a connection lost, a conflict to be tried again, no room, a server going down or a statement
+ * that ran too long (57), a lock that stayed taken (55P03), and a door that has no copy of the key it checks by (AE503).
+ */
+const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
 
 /**
  * Whether the transaction came to nothing because of another: a row that it hangs on was deleted under it, or the two
@@ -59,7 +62,8 @@ function asForbidden(reason: string, permission: string): ApiError {
 
 /**
  * `<table>_<field>_key` is a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something
- * that isn't there, and `<table>_<field>_check` is a bound that only the database can see (422). Null: no such rule.
+ * that isn't there, and `<table>_<field>_check` is a bound that only the database can see (422); `<table>_size_check` is
+ * the bound of several fields together. Null: no such rule.
  */
 function asFieldError({
   code,
@@ -73,7 +77,11 @@ function asFieldError({
   const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|fkey|check)$/) ?? [];
   if (!constraint.startsWith(`${table}_`) || !named) return null;
   if (code === "23505" && rule === "key") return conflict(named);
-  if (code === "23514" && rule === "check") return invalid({ field: named, message: "is too large" });
+  if (code === "23514" && rule === "check") {
+    if (named !== "size") return invalid({ field: named, message: "is too large" });
+    const together = "are too large together: texts, access list and metadata take at most 64 KB as JSON";
+    return invalid({ field: "", message: together });
+  }
   const field = named === "tenant" ? "org" : named;
   return code === "23503" && rule === "fkey" ? invalid({ field, message: `there is no such ${field}` }) : null;
 }

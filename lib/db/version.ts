@@ -2,4 +2,10 @@
  * The migrations that this code wants, in the order of their names; their count is the version of the schema. The
  * first is the schema as it began, each other a file of lib/db/migrations/. Listed, since a Worker can't look there.
  */
-export const MIGRATIONS: readonly string[] = ["2026-11-21-first", "2026-11-21-names-and-walls"];
+export const MIGRATIONS: readonly string[] = [
+  "2026-11-21-first",
+  "2026-11-21-names-and-walls",
+  "2026-11-21-proven-tenants",
+  "2026-11-21-row-sizes",
+  "2026-11-21-timeouts",
+];

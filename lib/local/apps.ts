@@ -1,4 +1,4 @@
-/** What an operator does with apps, as `agentry_owner`, whom row-level security holds like everybody. */
+/** What an operator does with apps, as `agentry_owner`, whom no policy narrows: each statement names its app. */
 import { newKey } from "../auth/keys.ts";
 import { NONE } from "../db/schema.ts";
 import { type Id, newId } from "../ids.ts";
@@ -7,12 +7,6 @@ import { asObjects, type Database, type Query } from "./neon.ts";
 const OWNER = "agentry_owner";
 const batch = { batch: true, isolation: "ReadCommitted" } as const;
 const bytea = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`;
-
-const enter = (app: string, sandbox: string): Query => ({
-  query:
-    "select set_config('app.app_id', $1, true), set_config('app.sandbox_id', $2, true), set_config('app.org_id', '*', true)",
-  params: [app, sandbox],
-});
 
 async function keyFor(type: "publishable" | "secret", app: Id<"app">, sandbox: Id<"sandbox"> | typeof NONE) {
   const { full_key, hash, hint } = await newKey(type, app, sandbox);
@@ -36,12 +30,10 @@ export async function createApp(database: Database, name: string): Promise<Crede
   await database.run(
     OWNER,
     [
-      enter(app, NONE),
       { query: "insert into data.apps (id, name) values ($1, $2)", params: [app, name] },
       { query: "insert into data.tenants (app_id) values ($1)", params: [app] },
       secret.insert,
       publishable.insert,
-      enter(app, sandbox),
       { query: "insert into data.tenants (app_id, sandbox_id) values ($1, $2)", params: [app, sandbox] },
       {
         query: "insert into data.sandboxes (app_id, sandbox_id, name, slug) values ($1, $2, 'Test', 'test')",
@@ -65,8 +57,11 @@ export async function listApps(database: Database): Promise<{ id: string; name: 
 export async function rotateKey(database: Database, app: Id<"app">, keepOthers: boolean): Promise<string | null> {
   if (!(await listApps(database)).some(({ id }) => id === app)) return null;
   const { full_key, insert } = await keyFor("secret", app, NONE);
-  const revoke =
-    "update data.keys set revoked_at = now() where sandbox_id = '-' and type = 'secret' and revoked_at is null";
-  await database.run(OWNER, [enter(app, NONE), ...(keepOthers ? [] : [{ query: revoke, params: [] }]), insert], batch);
+  const revoke: Query = {
+    query: `update data.keys set revoked_at = now()
+      where app_id = $1 and sandbox_id = '-' and type = 'secret' and revoked_at is null`,
+    params: [app],
+  };
+  await database.run(OWNER, [...(keepOthers ? [] : [revoke]), insert], batch);
   return full_key;
 }

@@ -1,5 +1,9 @@
-/** The operator's command that brings a deployed database to this code's schema: `npm run migrate`. */
+/**
+ * The operator's command that brings a deployed database to this code's schema: `npm run migrate`. With ROOT_SECRETS,
+ * it gives the database its copies of the keys that come from them.
+ */
 import { MIGRATIONS } from "../db/version.ts";
+import { keepDoorKeys } from "./door-keys.ts";
 import { openPostgres } from "./postgres.ts";
 import { migrate } from "./schema.ts";
 
@@ -13,6 +17,13 @@ try {
   const added = await migrate(database);
   const what = added.length === MIGRATIONS.length ? "schema.sql" : added.join(", ");
   console.log(`${what ? `Applied ${what}` : "Nothing to do"}: the schema is version ${MIGRATIONS.length}.`);
+  const roots = process.env.ROOT_SECRETS;
+  if (roots) await keepDoorKeys(database, roots);
+  const [{ n }] = (await database.query<{ n: number }>("select count(*)::int as n from app.door_keys")) as [
+    { n: number },
+  ];
+  if (n === 0) console.log("It has no keys for its doors yet: run this again with the Workers' ROOT_SECRETS set.");
+  else console.log(`It knows ${n} root secret${n === 1 ? "" : "s"}.`);
 } finally {
   await database.close();
 }

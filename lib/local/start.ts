@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 import type { JWK } from "jose";
 import { keysOf } from "../auth/tokens.ts";
 import { type Credentials, createApp, listApps } from "./apps.ts";
+import { keepDoorKeys } from "./door-keys.ts";
 import { lockDataDir } from "./lock.ts";
 import { serveNeon } from "./neon.ts";
 import type { Runtime } from "./runtime.ts";
@@ -107,6 +108,8 @@ const endpoint = await serveNeon(database, { password: randomBytes(16).toString(
 undo.push(() => endpoint.close());
 const base_url = `http://127.0.0.1:${port}`;
 const kept = await readKept(base_url);
+const ROOT_SECRETS = kept.root_secrets.join(",");
+await keepDoorKeys(database, ROOT_SECRETS);
 const JWKS = JSON.stringify(kept.jwks);
 const runtime: Runtime = await startRuntime({
   port,
@@ -116,7 +119,7 @@ const runtime: Runtime = await startRuntime({
     DATABASE_URL: endpoint.url(API_ROLE),
     JWKS,
     PUBLIC_JWKS: JSON.stringify({ keys: keysOf(JWKS).public }),
-    ROOT_SECRETS: kept.root_secrets.join(","),
+    ROOT_SECRETS,
   },
   ...(watching && { onReload: (ms: number) => console.log(`Reloaded in ${Math.round(ms)} ms`) }),
 });

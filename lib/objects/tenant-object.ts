@@ -4,6 +4,7 @@
  */
 import { DurableObject } from "cloudflare:workers";
 import { CompiledQuery } from "kysely";
+import { mac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
 import { type Connection, connect } from "../db/neon.ts";
 import { NONE } from "../db/schema.ts";
@@ -114,17 +115,25 @@ export abstract class TenantObject extends DurableObject<Bindings> {
   }
 
   #open({ app_id: app, sandbox_id: sandbox, org_id: org }: Place): TenantDb {
-    const enter = (sandbox: string, org: string) =>
-      CompiledQuery.raw("select app.enter_object($1, $2, $3)", [app, sandbox, org]);
+    /** The database believes the MAC: an object has no credential that it could look up. */
+    const enter = async (sandbox: string, org: string) => {
+      const tag = await mac(this.env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
+      return CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, sandbox, org, tag]);
+    };
+    const toBeSigned = CompiledQuery.raw("");
     const connection: Connection = async (queries, mode) => {
       const ask = connect(this.env.DATABASE_URL);
+      const entered = await enter(sandbox, org);
       try {
-        return await ask(queries, mode);
+        return await ask(
+          queries.map((query) => (query === toBeSigned ? entered : query)),
+          mode,
+        );
       } catch (error) {
         const raised = refusal(error);
         if (raised?.code !== "AE401") throw error;
         // A database that doesn't know the app either is another one, by mistake: a failure, and no end.
-        await ask([enter(NONE, NONE)], "read").catch(() => {
+        await ask([await enter(NONE, NONE)], "read").catch(() => {
           throw new Error("the database doesn't know this app");
         });
         await this.erase();
@@ -132,7 +141,7 @@ export abstract class TenantObject extends DurableObject<Bindings> {
       }
     };
     const door: Door = {
-      enter: enter(sandbox, org),
+      enter: toBeSigned,
       permission: "self",
       viewer: { kind: "object" },
       onStale: () => {},

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import { exportJWK, generateKeyPair } from "jose";
 import { createApp } from "../../lib/local/apps.ts";
+import { keepDoorKeys } from "../../lib/local/door-keys.ts";
 import { type Database, serveNeon } from "../../lib/local/neon.ts";
 import { openPglite } from "../../lib/local/pglite.ts";
 import { type Runtime, type RuntimeOptions, startRuntime } from "../../lib/local/runtime.ts";
@@ -51,11 +52,18 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
   let trips = 0;
   endpoint.server.on("request", () => trips++);
   const runtimes: Runtime[] = [];
+  // The database knows every root secret that one of the systems over it has; `root` is for what runs beside them.
+  const root = newRoot();
+  const known = new Set([root]);
+  const keepKeys = () => keepDoorKeys(database, [...known].join(","));
+  await keepKeys();
   const start = async (
     keys: SigningKey[],
     roots: string[],
     { role = "agentry_api", ...options }: StartOptions = {},
   ): Promise<string> => {
+    for (const one of roots) known.add(one);
+    await keepKeys();
     const open = keys.map(({ d: _, ...key }) => key);
     const runtime = await startRuntime({
       port: 0,
@@ -74,6 +82,7 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
   return {
     start,
     database,
+    root,
     url: endpoint.url("agentry_api"),
     fireCrons: async () => {
       for (const runtime of runtimes) await runtime.fireCrons();

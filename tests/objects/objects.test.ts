@@ -25,7 +25,7 @@ async function start() {
     name: "objects",
     modules: [{ type: "ESModule", path: "reminder.mjs", contents: code }],
     compatibilityDate: "2026-10-01",
-    bindings: { DATABASE_URL: own.url },
+    bindings: { DATABASE_URL: own.url, ROOT_SECRETS: own.root },
     durableObjects: { REMINDER: { className: "Reminder", useSQLite: true } },
   };
   const v4 = { host: "127.0.0.1", port: 0, cf: false, workers: [worker] };

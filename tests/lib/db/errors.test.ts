@@ -22,6 +22,8 @@ describe("what a round trip threw", () => {
     ["out_of_memory", "53200"],
     ["too_many_connections", "53300"],
     ["query_canceled", "57014"],
+    ["lock_not_available", "55P03"],
+    ["a door without the key that it checks by", "AE503"],
     ["admin_shutdown", "57P01"],
     ["cannot_connect_now", "57P03"],
   ])("passes: %s is a 503 that asks to come again, its words in the log alone", (_, code) => {
@@ -37,6 +39,7 @@ describe("what a round trip threw", () => {
     ["division_by_zero", "22012"],
     ["insufficient_privilege", "42501"],
     ["undefined_table", "42P01"],
+    ["object_in_use", "55006"],
     // The digits of a class that passes, in another place.
     ["ambiguous_parameter", "42P08"],
     ["string_data_right_truncation", "22001"],
@@ -101,6 +104,8 @@ describe("a broken constraint", () => {
     ["23505", "orgs", "business_unit_key", [409, "business_unit is already taken"]],
     ["23505", "access_rules", "name_key", [409, "name is already taken"]],
     ["23514", "users", "metadata_check", [422, "metadata is too large"]],
+    ["23514", "agents", "acl_check", [422, "acl is too large"]],
+    ["23514", "agents", "size_check", [422, expect.stringContaining("at most 64 KB")]],
     ["23503", "agents", "user_fkey", [422, "user there is no such user"]],
     ["23503", "token_families", "user_fkey", [422, "user there is no such user"]],
     ["23503", "orgs", "tenant_fkey", [422, "org there is no such org"]],

@@ -37,8 +37,13 @@ const LINES = {
   roles: `select rolname, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolinherit, rolcanlogin, array(
       select roleid::regrole::text from pg_auth_members where member = r.oid order by 1)
     from pg_roles r where rolname in ('agentry_owner', 'agentry_api')`,
-  database: `select rolname, has_database_privilege(rolname, current_database(), 'create')
-    from pg_roles where rolname in ('agentry_owner', 'agentry_api')`,
+  database: `select rolname, has_database_privilege(rolname, current_database(), 'create'),
+      has_database_privilege(rolname, current_database(), 'temporary'),
+      array(select p.oid::regprocedure::text from pg_proc p where p.proname ~ '^lo_|^lo(read|write)$'
+        and has_function_privilege(r.oid, p.oid, 'execute') order by 1),
+      array(select unnest(setconfig) from pg_db_role_setting where setrole = r.oid
+        and setdatabase = (select oid from pg_database where datname = current_database()) order by 1)
+    from pg_roles r where rolname in ('agentry_owner', 'agentry_api')`,
   migrations: "select name from app.migrations",
 };
 

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MIGRATIONS } from "../../../lib/db/version.ts";
-import { createApp, listApps } from "../../../lib/local/apps.ts";
+import { newId } from "../../../lib/ids.ts";
+import { listApps } from "../../../lib/local/apps.ts";
 import type { Database } from "../../../lib/local/neon.ts";
 import { openPglite } from "../../../lib/local/pglite.ts";
 import { type Migration, migrate, readMigrations } from "../../../lib/local/schema.ts";
@@ -40,7 +41,8 @@ describe("the two ways to the schema", () => {
   beforeAll(async () => {
     grown = await anEmptyDatabase();
     await grown.exec(versionOne);
-    app = (await createApp(grown, "Old")).app_id;
+    app = newId("app");
+    await grown.exec(`insert into data.apps (id, name) values ('${app}', 'Old');`);
     [began] = await grown.query("select applied_at::text from app.schema_versions");
   }, 60_000);
   afterAll(() => grown.close());
@@ -88,6 +90,11 @@ describe("the two ways to the schema", () => {
     ],
     ["an index", "create index i on data.keys (hint)", "drop index data.i"],
     ["a policy", "create policy p on data.keys using (true)", "drop policy p on data.keys"],
+    [
+      "who a function runs as",
+      "alter function app.within security invoker",
+      "alter function app.within security definer",
+    ],
     ["a function's volatility", "alter function app.within stable", "alter function app.within volatile"],
     [
       "who may call a function",

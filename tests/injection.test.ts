@@ -1,0 +1,447 @@
+/**
+ * What injected SQL reaches: a login as agentry_api itself, which holds credentials of its own, knows every id of a
+ * foreign tenant, and may send whatever it likes. Needs a real PostgreSQL, since the embedded one has no logins.
+ */
+import { randomBytes } from "node:crypto";
+import { Client } from "pg";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { mac } from "../lib/auth/secrets.ts";
+import { newId } from "../lib/ids.ts";
+import { createApp } from "../lib/local/apps.ts";
+import { keepDoorKeys } from "../lib/local/door-keys.ts";
+import type { Database } from "../lib/local/neon.ts";
+import { openPostgres } from "../lib/local/postgres.ts";
+import { migrate } from "../lib/local/schema.ts";
+
+const url = process.env.DATABASE_URL;
+const name = `agentry_test_${randomBytes(6).toString("hex")}`;
+const addressOf = (login: object = {}) =>
+  Object.assign(new URL(url ?? "postgres://none"), { pathname: name, ...login }).href;
+/** Stands in every row of the victim, and in nothing that the attacker knows. */
+const SECRET = "the victim's own";
+const root = randomBytes(32).toString("base64url");
+const hex = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`;
+
+let server: Database;
+let database: Database;
+const clients: Client[] = [];
+let attacker: Client;
+
+/** Two orgs of one app, the attacker's rows the first, and an app that is the attacker's own. */
+const app = { id: "", victim: newId("org"), mine: newId("org"), other: "" };
+const people = { victim: newId("user"), mine: newId("user") };
+const tokens = { revoked: newId("token"), expired: newId("token"), mine: newId("token") };
+const families = { revoked: newId("token_family") };
+const agents = { victim: newId("agent"), mine: newId("agent") };
+/** Of the other app's secret key, which is the attacker's own. */
+let ownKeyHash = "";
+let deadKeyHash = "";
+
+const ROLES = "{owner,admin,member,billing,viewer}";
+const quote = (value: string | null) => (value === null ? "null" : `'${value.replaceAll("'", "''")}'`);
+const call = (door: string, ...args: (string | null)[]) => `select app.${door}(${args.map(quote).join(", ")})`;
+const ownToken = () => call("enter_token", app.id, "-", app.mine, people.mine, tokens.mine, ROLES);
+const ownApp = () => call("enter_key", app.other, "-", ownKeyHash);
+const set = (tenant: { app?: string; sandbox?: string; org?: string; proof?: string }, local = true) =>
+  `select ${Object.entries(tenant)
+    .map(([key, value]) => `set_config('app.${key === "proof" ? key : `${key}_id`}', ${quote(value)}, ${local})`)
+    .join(", ")}`;
+
+/** Logs in as the runtime does. Another run on this server may give the role another password in the same moment. */
+async function logIn(): Promise<Client> {
+  for (let tries = 0; ; tries++) {
+    const password = randomBytes(12).toString("hex");
+    const client = new Client({ connectionString: addressOf({ username: "agentry_api", password }) });
+    client.on("error", () => {});
+    try {
+      await server.exec(`alter role agentry_api password '${password}'`);
+      await client.connect();
+      clients.push(client);
+      return client;
+    } catch (error) {
+      if (tries === 5) throw error;
+    }
+  }
+}
+
+/** Whatever the statements answer, each tried by itself within one transaction: rows, or the error. */
+async function tryAll(client: Client, statements: string[]): Promise<unknown[]> {
+  const answers: unknown[] = [];
+  await client.query("begin");
+  for (const statement of statements) {
+    try {
+      const results = await client.query(`savepoint here; ${statement}`);
+      answers.push(
+        [results]
+          .flat()
+          .slice(1)
+          .map(({ rows }) => rows),
+      );
+    } catch (error) {
+      const { code, message, detail } = error as { code: string; message: string; detail: string };
+      answers.push({ code, message, detail });
+      await client.query("rollback to here");
+    }
+  }
+  await client.query("commit");
+  return answers;
+}
+
+let tables: string[];
+/** What an attacker would do with an open tenant: read all there is, and write into every row that is known by its id. */
+const loot = () => [
+  `select ${tables.map((table) => `(select json_agg(t) from data.${table} t)`)}`,
+  `select name from data.agents where id = ${quote(agents.victim)}`,
+  "select * from pg_stats where schemaname = 'data'",
+  "select query from pg_stat_activity",
+  `update data.agents set name = 'taken' where id = ${quote(agents.victim)} returning *`,
+  `update data.agents set name = 'taken' where org_id <> ${quote(app.mine)} returning *`,
+  `update data.users set role = 'viewer' where org_id <> ${quote(app.mine)} returning *`,
+  `update data.agents set org_id = ${quote(app.victim)}`,
+  `update data.keys set revoked_at = now() where app_id = ${quote(app.id)} returning *`,
+  `delete from data.tokens where org_id = ${quote(app.victim)} returning *`,
+  `delete from data.tenants where org_id = ${quote(app.victim)} returning *`,
+  `delete from data.agents where org_id <> ${quote(app.mine)} returning *`,
+  `insert into data.agents (app_id, sandbox_id, org_id, id) values (${[app.id, "-", app.victim, newId("agent")].map(quote)})`,
+  `insert into data.agents (app_id, sandbox_id, org_id, id) values (${[app.id, "-", app.victim, agents.victim].map(quote)})
+    on conflict (app_id, sandbox_id, id) do update set name = 'taken' returning *`,
+  `merge into data.agents a using (values (1)) v on a.id = ${quote(agents.victim)} when matched then update set name = 'taken'`,
+];
+
+/** The victim's rows, each as it stands. */
+const victims = async () => {
+  const rowsOf = (table: string) => `select ${quote(table)} || t::text as row from data.${table} t where
+    ${table === "apps" ? "id = $1" : `app_id = $1 and org_id in ('-', '${app.victim}')`}`;
+  return database.query(`${tables.map(rowsOf).join(" union all ")} order by 1`, [app.id]);
+};
+
+/** Runs an attack, and loots behind it: nothing of the victim comes back, and nothing of it is changed. */
+async function holds(client: Client, attack: string[]): Promise<unknown[]> {
+  const before = await victims();
+  const answers = await tryAll(client, [...attack, ...loot()]);
+  expect(JSON.stringify(answers)).not.toContain(SECRET);
+  expect(await victims()).toEqual(before);
+  return answers;
+}
+
+async function seed() {
+  app.id = (await createApp(database, "The app")).app_id;
+  app.other = (await createApp(database, "The attacker's")).app_id;
+  const org = (id: string, text: string, user: string, agent: string) => `
+    insert into data.tenants values ('${app.id}', '-', '${id}');
+    insert into data.orgs (app_id, sandbox_id, id, name, slug, domain) values ('${app.id}', '-', '${id}', ${quote(text)}, '${id}', '${id}');
+    insert into data.users (app_id, sandbox_id, org_id, id, name, role) values ('${app.id}', '-', '${id}', '${user}', ${quote(text)}, 'owner');
+    insert into data.agents (app_id, sandbox_id, org_id, id, name) values ('${app.id}', '-', '${id}', '${agent}', ${quote(text)});
+    insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title) values ('${app.id}', '-', '${id}', '${newId("activity_feed_entry")}', 'x', ${quote(text)});
+    insert into data.idempotency_keys values ('${app.id}', '-', '${id}', 's', ${quote(text)}, '\\x', 'r');`;
+  const token = (id: string, owner: string, user: string, times: string) => `
+    insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, scopes, name, expires_at, revoked_at)
+      values ('${app.id}', '-', '${owner}', '${id}', '${user}', '{}', ${quote(owner === app.victim ? SECRET : "mine")}, ${times});`;
+  const family = (id: string, times: string) => `
+    insert into data.token_families (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, expires_at, revoked_at)
+      values ('${app.id}', '-', '${app.victim}', '${id}', '${people.victim}', ${quote(`{${SECRET}}`)}, 1, 'x', ${times});`;
+  deadKeyHash = hex(randomBytes(32));
+  // The attacker's rows come first: a scan meets them before the victim's.
+  await database.exec(`${org(app.mine, "mine", people.mine, agents.mine)} ${org(app.victim, SECRET, people.victim, agents.victim)}
+    ${token(tokens.mine, app.mine, people.mine, "now() + interval '1 day', null")}
+    ${token(tokens.revoked, app.victim, people.victim, "now() + interval '1 day', now()")}
+    ${token(tokens.expired, app.victim, people.victim, "now(), null")}
+    ${family(families.revoked, "now() + interval '1 day', now()")}
+    insert into data.keys (app_id, sandbox_id, id, type, hash, hint, revoked_at)
+      values ('${app.id}', '-', '${newId("key")}', 'secret', '${deadKeyHash}', 'hint', now());
+    analyze;`);
+  const [key] = await database.query<{ hash: string }>(
+    "select hash::text from data.keys where app_id = $1 and type = 'secret'",
+    [app.other],
+  );
+  ownKeyHash = key!.hash;
+}
+
+describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
+  beforeAll(async () => {
+    server = await openPostgres(url!);
+    await server.exec(`create database ${name}`);
+    database = await openPostgres(addressOf());
+    await migrate(database);
+    await keepDoorKeys(database, root);
+    tables = (
+      await database.query<{ name: string }>(
+        "select tablename as name from pg_tables where schemaname = 'data' order by 1",
+      )
+    ).map((table) => table.name);
+    await seed();
+    attacker = await logIn();
+  }, 60_000);
+  afterAll(async () => {
+    for (const client of clients) await client.end();
+    await database?.close();
+    await server?.exec(`drop database if exists ${name} with (force)`);
+    await server?.close();
+  });
+
+  const key = (hash: string) => call("enter_key", app.id, "-", hash);
+
+  it("would find the victim's rows in every table, were it let in: what follows tries something", async () => {
+    const live = hex(randomBytes(32));
+    await database.exec(`insert into data.keys (app_id, sandbox_id, id, type, hash, hint)
+      values ('${app.id}', '-', '${newId("key")}', 'secret', '${live}', 'hint')`);
+    const [, ...found] = await tryAll(attacker, [key(live), ...tables.map((table) => `select * from data.${table}`)]);
+    for (const [i, table] of tables.entries()) {
+      const shown = JSON.stringify(found[i]);
+      expect(shown, table).toContain(app.id);
+      if (!["apps", "keys", "sandboxes", "tenants"].includes(table)) expect(shown, table).toContain(SECRET);
+    }
+    await database.exec(`update data.keys set revoked_at = now() where hash = '${live}'`);
+  });
+
+  it("reads its own tenant through its own door, and no other", async () => {
+    const [, rows] = await tryAll(attacker, [ownToken(), "select id from data.agents"]);
+    expect(rows).toEqual([[{ id: agents.mine }]]);
+  });
+
+  it("opens nothing by settings made by hand, before a door or behind its own", async () => {
+    for (const door of [[], [ownToken()], [ownApp()]]) {
+      for (const org of [app.victim, "*", "-"]) {
+        for (const local of [true, false])
+          await holds(attacker, [...door, set({ app: app.id, sandbox: "-", org }, local)]);
+        await holds(attacker, [...door, set({ org })]);
+      }
+    }
+    await attacker.query("reset all");
+  });
+
+  it("opens nothing by a proof that it copies: another tenant's, another session's, or one of its own from before", async () => {
+    const proof = async (client: Client) =>
+      (await client.query("select current_setting('app.proof') as proof")).rows[0].proof as string;
+    await attacker.query(`begin; ${ownApp()}`);
+    const own = await proof(attacker);
+    await attacker.query("commit");
+    const other = await logIn();
+    const live = hex(randomBytes(32));
+    await database.exec(`insert into data.keys (app_id, sandbox_id, id, type, hash, hint)
+      values ('${app.id}', '-', '${newId("key")}', 'secret', '${live}', 'hint')`);
+    await other.query(`begin; ${key(live)}`);
+    const theirs = await proof(other);
+    expect([own, theirs]).toEqual([expect.stringMatching(/^[0-9a-f]{64}$/), expect.stringMatching(/^[0-9a-f]{64}$/)]);
+    // The other's transaction is open still, as the transaction is that a request runs in.
+    await holds(attacker, [set({ app: app.id, sandbox: "-", org: "*", proof: theirs })]);
+    await holds(attacker, [ownApp(), set({ app: app.id, sandbox: "-", org: "*" })]);
+    await holds(attacker, [set({ app: app.id, sandbox: "-", org: app.victim, proof: own })]);
+    await other.query("commit");
+    await holds(other, [set({ app: app.id, sandbox: "-", org: "*", proof: theirs })]);
+    await database.exec(`update data.keys set revoked_at = now() where hash = '${live}'`);
+    const [, again] = await tryAll(attacker, [
+      set({ app: app.other, sandbox: "-", org: "*", proof: own }),
+      "select id from data.apps",
+    ]);
+    expect(again).toEqual([[]]);
+  });
+
+  it("opens nothing at a door with a credential that is dead, made up, or somebody else's", async () => {
+    const tag = async (...parts: string[]) => hex(await mac(root, parts.join("."), "door"));
+    const forged = hex(await mac(randomBytes(32).toString("base64url"), `object.${app.id}.-.${app.victim}`, "door"));
+    const ofMine = await tag("object", app.id, "-", app.mine);
+    for (const door of [
+      ...[tokens.revoked, tokens.expired, tokens.mine].flatMap((token) => [
+        call("enter_token", app.id, "-", app.victim, people.victim, token, ROLES),
+        call("enter_token", app.id, "-", app.victim, people.mine, token, ROLES),
+      ]),
+      ...[deadKeyHash, ownKeyHash, hex(randomBytes(32)), "\\x"].map(key),
+      call("enter_refresh", app.id, "-", app.victim, families.revoked),
+      call("enter_object", app.id, "-", app.victim, forged),
+      call("enter_object", app.id, "-", app.victim, ofMine),
+    ]) {
+      for (const before of [[], [ownToken()], [ownApp()]]) {
+        const answers = await holds(attacker, [...before, door]);
+        expect(answers[before.length], door).toMatchObject({ code: expect.stringMatching(/^AE/) });
+        // Caught inside the statement, its refusal leaves nothing open either.
+        await holds(attacker, [
+          ...before,
+          `do $do$ begin ${door.replace("select", "perform")}; exception when others then null; end $do$`,
+        ]);
+      }
+    }
+  });
+
+  it("leads nowhere by narrowing: not from its org, not into a sandbox or org that it isn't the developer of", async () => {
+    for (const within of [call("within", "-", app.victim), call("within", "-", "*"), call("within", "", "*")]) {
+      await holds(attacker, [within]);
+      await holds(attacker, [ownToken(), within]);
+      await holds(attacker, [ownToken(), set({ org: "*" }), within]);
+      await holds(attacker, [ownApp(), set({ app: app.id }), within]);
+      await holds(attacker, [ownApp(), within, set({ app: app.id })]);
+    }
+  });
+
+  it("can't slip in while a statement runs, by changing the settings or going through a door of its own halfway", async () => {
+    const changes = [
+      set({ org: "*" }),
+      set({ org: app.victim }),
+      set({ app: app.id, sandbox: "-", org: "*" }),
+      ownApp(),
+      ownToken(),
+      call("within", "-", "*"),
+    ].map((change) => change.replace("select ", "").replace(/\), set/g, ") || set"));
+    for (const plan of ["off", "on"]) {
+      const plans = ["indexscan", "indexonlyscan", "bitmapscan"].map((kind) => `set local enable_${kind} = ${plan}`);
+      for (const door of [ownToken(), ownApp()]) {
+        for (const change of changes) {
+          const halfway = `(${change})::text is not null`;
+          await holds(attacker, [
+            ...[...plans, door],
+            ...["agents", "users", "orgs", "tokens"].flatMap((table) => [
+              `select * from data.${table} where ${halfway}`,
+              `select * from data.${table} a, lateral (select ${change}) b, data.${table} c`,
+              `select (select json_agg(b) from data.${table} b where a.app_id <> '') from data.${table} a where ${halfway}`,
+            ]),
+            `with changed as materialized (select ${change}) select * from data.agents, changed`,
+            `update data.agents set name = 'mine' where ${halfway} returning *`,
+            `declare halfway cursor for select * from data.agents`,
+            "fetch 1 from halfway",
+            `select ${change}`,
+            "fetch all from halfway",
+          ]);
+        }
+      }
+    }
+  });
+
+  it("may be nobody else", async () => {
+    for (const become of [
+      "set role agentry_owner",
+      "set local role agentry_owner",
+      "set session authorization agentry_owner",
+      "set session authorization postgres",
+      "select set_config('role', 'agentry_owner', false)",
+      "reset role",
+      "grant agentry_owner to agentry_api",
+      "alter role agentry_api bypassrls",
+      "set row_security = off",
+      "set session_replication_role = replica",
+      "alter table data.agents disable row level security",
+      "drop policy tenant on data.agents",
+      "create policy p on data.agents using (true)",
+      "alter function app.tenant security invoker",
+      "create or replace function app.proof(app text, sandbox text, org text) returns text language sql as 'select 1'",
+    ]) {
+      await holds(attacker, [become]);
+      await holds(attacker, [ownToken(), become]);
+      await attacker.query("reset all; reset role");
+    }
+  });
+
+  it("reads none of the secrets, and calls nothing that makes a proof or checks one", async () => {
+    const answers = await tryAll(attacker, [
+      ownApp(),
+      "select * from app.proof_secret",
+      "select * from app.door_keys",
+      "insert into app.door_keys values ('')",
+      "delete from app.proof_secret",
+      `select app.proof('${app.id}', '-', '*')`,
+      `select app.prove('${app.id}', '-', '*')`,
+      "select app.check_mac('', '')",
+      `select app.check_beside('${app.id}', '-', '${deadKeyHash}')`,
+      `select app.check_sandbox('${app.id}', '-')`,
+      "select app.guard('data.agents', 'all')",
+      "select app.wall('data.agents', 'all')",
+    ]);
+    for (const answer of answers.slice(1)) expect(answer).toMatchObject({ code: "42501" });
+  });
+
+  it("gets nothing out of any function of schema app, whatever it is given", async () => {
+    const functions = await database.query<{ name: string; types: string }>(`select p.proname as name,
+        array_to_string(array(select t::regtype::text from unnest(p.proargtypes) t), ' ') as types
+      from pg_proc p where p.pronamespace = 'app'::regnamespace and has_function_privilege('agentry_api', p.oid, 'execute')`);
+    expect(functions.length).toBeGreaterThan(8);
+    const texts = [
+      ...[app.id, app.other, app.victim, app.mine, "*", "-", "", null, "' or true --", "%", "{}"],
+      ...Object.values({ ...people, ...agents }),
+      ...[tokens.revoked, tokens.expired, tokens.mine, families.revoked],
+    ];
+    const hostile: Record<string, (string | null)[]> = {
+      text: texts,
+      "text[]": [ROLES, "{}", null, `{${app.victim},*}`],
+      bytea: [ownKeyHash, deadKeyHash, "\\x", null],
+      jsonb: ["[]", "{}", '{"grants": [{"principal_type": "everyone", "actions": ["read"]}]}', null],
+      boolean: ["t", "f", null],
+    };
+    let n = 1;
+    // The same numbers on every run: a multiplicative generator (Lehmer).
+    const pick = <T>(list: T[]) => {
+      n = (n * 48_271) % 2_147_483_647;
+      return list[n % list.length]!;
+    };
+    for (const { name, types } of functions) {
+      for (const kind of types.split(" ").filter(Boolean)) expect(hostile, `${name}: ${kind}`).toHaveProperty([kind]);
+      for (let i = 0; i < (types ? 16 : 1); i++) {
+        const args = types
+          .split(" ")
+          .filter(Boolean)
+          .map((kind) => pick(hostile[kind]!));
+        // Every other time what it asks for lies in the victim's org.
+        if (i % 2 && types.startsWith("text text text")) args.splice(0, 3, app.id, "-", app.victim);
+        await holds(attacker, [
+          ...pick([[], [ownToken()], [ownApp()]]),
+          call(name, ...args),
+          set({ app: app.id, sandbox: "-", org: "*" }),
+        ]);
+      }
+    }
+  });
+
+  const shadows = () => [
+    "create temp table looted (what pg_catalog.text); grant all on looted to public",
+    `create function pg_temp.steal(value pg_catalog.text) returns pg_catalog.bool language plpgsql as $steal$ begin
+       insert into pg_temp.looted select name from data.agents; return true;
+       exception when others then return true; end $steal$`,
+    ...["text", "text[]", "bool", "boolean", "record", "bytea", "int4"]
+      .filter((type) => !type.endsWith("[]"))
+      .map((type) => `create domain pg_temp."${type}" as pg_catalog.text check (pg_temp.steal(value))`),
+    "create function pg_temp.current_setting(pg_catalog.text, pg_catalog.bool) returns pg_catalog.text language sql as $$ select '*'::pg_catalog.text $$",
+    "create function pg_temp.sha256(pg_catalog.bytea) returns pg_catalog.bytea language sql as $$ select '\\x00'::pg_catalog.bytea $$",
+    "create function pg_temp.now() returns pg_catalog.timestamptz language sql as $$ select '-infinity'::pg_catalog.timestamptz $$",
+    ...["tokens", "users", "orgs", "keys", "tenants", "proof_secret", "door_keys"].map(
+      (table) => `create temp table ${table} as select ${quote(app.id)}::pg_catalog.text as app_id`,
+    ),
+    "create function pg_temp.leak(pg_catalog.text) returns pg_catalog.bool cost 0.0000001 language plpgsql as $leak$ begin raise notice '%', $1; insert into pg_temp.looted values ($1); return true; end $leak$",
+  ];
+
+  it("makes no temporary table, type or function, and no large object", async () => {
+    const client = await logIn();
+    for (const statement of [
+      ...shadows(),
+      "create schema mine",
+      "create table public.mine (a int)",
+      "select lo_create(0)",
+      "select lo_from_bytea(0, 'kept')",
+    ]) {
+      await expect(client.query(statement), statement).rejects.toMatchObject({ code: "42501" });
+    }
+  });
+
+  it("shadows no name, even where the database lets it make temporary ones", async () => {
+    await database.exec(`grant temporary on database ${name} to public`);
+    try {
+      const client = await logIn();
+      const made = await tryAll(client, shadows());
+      for (const answer of made) expect(answer).not.toHaveProperty("code");
+      for (const path of ["pg_temp, pg_catalog", "pg_temp, data, app", "pg_catalog"]) {
+        for (const door of [[], [ownToken()], [ownApp()], [key(deadKeyHash)]]) {
+          await holds(client, [
+            ...[`set local search_path = ${path}`, ...door],
+            ...[set({ app: app.id, sandbox: "-", org: "*" }), call("within", "-", "*"), "select app.sweep()"],
+            call("enter_token", app.id, "-", app.victim, people.victim, tokens.revoked, ROLES),
+            ...[
+              "select * from data.agents where pg_temp.leak(name)",
+              "select * from data.users where pg_temp.leak(name)",
+            ],
+          ]);
+          const { rows } = await client.query("select * from pg_temp.looted where what is distinct from 'mine'");
+          expect(rows).toEqual([]);
+        }
+      }
+    } finally {
+      await database.exec(`revoke temporary on database ${name} from public`);
+    }
+  });
+});
