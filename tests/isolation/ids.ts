@@ -48,10 +48,7 @@ async function refusesWhatIsNotOwn(operation: Operation, stage: Stage) {
   const faults = await faultsOf(asked, async ({ credential, marks, variant, refusal }) => {
     const { answer, wire } = await ask(credential, variant.values);
     const what = `${credential.name}, ${variant.what}:`;
-    const mayDiffer =
-      variant.way === "own" ||
-      variant.way === "empty" ||
-      (variant.way === "malformed" && credential.refused?.at === "database");
+    const mayDiffer = variant.way === "own" || variant.way === "empty";
     const absent = mayDiffer ? wire : (await ask(credential, variant.absent)).wire;
     return [
       (answer.status !== refusal.status || answer.body.error.code !== refusal.code) &&

@@ -96,8 +96,8 @@ export function refusalOf(
   const holds =
     credential.kind === "key" || operation.permission === "self" || (power === "all" && isOfPersons(operation));
   if (!holds) return { status: 403, code: "insufficient_scope" };
-  if (way === "malformed" && !changed.every((name) => makers[name]?.named)) return notFound;
   if (refused) return refused;
+  if (way === "malformed" && !changed.every((name) => makers[name]?.named)) return notFound;
   if (credential.kind === "key" && PERSON_ONLY.includes(operation.name)) return { status: 403, code: "no_user" };
   if (way !== "own") return notFound;
   if (home.sandbox !== null && PRODUCTION_ONLY.includes(operation.name)) return { status: 403, code: "sandbox_key" };
