@@ -1,6 +1,6 @@
 /** What a request may cost the others: bodies that are made to hurt, and credentials that are dead. */
 import { type IncomingMessage, request } from "node:http";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { newKey } from "../lib/auth/keys.ts";
 import type { Id } from "../lib/ids.ts";
 import { anApp, bearer, type Call, caller, developer, must, system, together } from "./harness/index.ts";
@@ -175,9 +175,10 @@ describe("a live credential makes", () => {
     const { app_id, secret_key } = await own.newApp();
     at = developer(app_id);
     call = caller(bearer(secret_key), base);
-    // Its use is noted once a minute, after the answer: that is done when these have run.
+    // Its use is noted once a minute, after the answer: a trip of its own.
     await call("GET", at);
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    const noted = "select from data.keys where last_used_at is not null";
+    await vi.waitFor(async () => expect(await own.database.query(noted)).toHaveLength(1), 20_000);
   });
   afterAll(() => own.close());
 
