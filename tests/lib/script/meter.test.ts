@@ -4,7 +4,7 @@ import { entry, Native } from "../../../lib/script/entry.ts";
 import { type JournalCall, LIMITS } from "../../../lib/script/index.ts";
 import { builtins, namespaces } from "../../../lib/script/namespaces/index.ts";
 import { Run, Suspend } from "../../../lib/script/run.ts";
-import { isList, isMap, ok, Result, type Value } from "../../../lib/script/values.ts";
+import { err, isList, isMap, ok, Result, type Value } from "../../../lib/script/values.ts";
 import { failureOf, run } from "./support.ts";
 
 const functions: [name: string, native: Native][] = [
@@ -382,6 +382,7 @@ describe("reading", () => {
     ["array.groupBy", many, "a"],
     ["array.groupBy", [new Map([["a", long]])], "a"],
     ["result.all", many],
+    ["result.all", [...many, err("no")]],
     ["map.fromEntries", many.map(() => ["a", 1])],
     ["string.chars", long],
     ["string.toJson", [long]],
