@@ -236,7 +236,7 @@ describe("a script that cannot go on", () => {
     ["array.reduce([1], 0, string.padStart)", "`padStart` wants a string as `text`, not a number", [1, 1]],
     ["[1]['a']", "an index into an array is a number", [1, 1]],
     ["let f = fn() { later }\nf()\nlet later = 1", "used before its `let` was reached", [1, 16]],
-    ["let f = fn(a) { let g = fn() { b }\ng()\nlet b = 1 }\nf()", "`b` is used before its `let`", [1, 32]],
+    ["let h = fn(g) { g() }\nlet f = fn(a) { h(fn() { b })\nlet b = 1 }\nf()", "`b` is used before its `let`", [2, 26]],
     ["map.get(5, 'a')", "`get` wants an object or null as `object`, not a number", [1, 1]],
     ["math.sqrt(0 - 1)", "`sqrt` has no result", [1, 1]],
     ["test.it('a', fn() { 1 })", "in tests only", [1, 1]],

@@ -4,7 +4,7 @@ import { entry, Native } from "../../../lib/script/entry.ts";
 import { type JournalCall, LIMITS } from "../../../lib/script/index.ts";
 import { builtins, namespaces } from "../../../lib/script/namespaces/index.ts";
 import { Run, Suspend } from "../../../lib/script/run.ts";
-import { isList, isMap, ok, Result, type Value } from "../../../lib/script/values.ts";
+import { err, isList, isMap, ok, Result, type Value } from "../../../lib/script/values.ts";
 import { failureOf, run } from "./support.ts";
 
 const functions: [name: string, native: Native][] = [
@@ -337,6 +337,25 @@ describe("what may be larger than what it is made of", () => {
   }
 });
 
+describe("what grows item by item", () => {
+  it("is refused on the way: array.flat", () => {
+    const items = Array.from({ length: 1000 }, () => 1);
+    const { call, spent } = aRun({ ok: null }, 100_000);
+    const flat = functions.find(([one]) => one === "array.flat")![1];
+    expect(() => call(flat, [Array.from({ length: 1000 }, () => items)])).toThrow("of values");
+    expect(spent.steps).toBeLessThan(20_000);
+  });
+  it("is refused on the way: functions, which keep the names around them", async () => {
+    const source = (names: string) => `fn() { ${names}array.forEach(array.range(1000), fn(i) { fn() { 1 } }) }()`;
+    const limits = { memory_bytes: 130_000 };
+    expect((await run(source(""), { limits })).code).toBeNull();
+    expect((await run(source(""), { limits: { memory_bytes: 100_000 } })).code).toBe("limit_memory");
+    const inner =
+      "fn() { array.forEach(array.range(1000), fn(i) { let a = 1; let b = 1; let c = 1; let d = 1; fn() { a } }) }()";
+    expect((await run(inner, { limits })).code).toBe("limit_memory");
+  });
+});
+
 describe("reading", () => {
   const long = "a".repeat(1_000_000);
   const blank = " ".repeat(1_000_000);
@@ -382,6 +401,7 @@ describe("reading", () => {
     ["array.groupBy", many, "a"],
     ["array.groupBy", [new Map([["a", long]])], "a"],
     ["result.all", many],
+    ["result.all", [...many, err("no")]],
     ["map.fromEntries", many.map(() => ["a", 1])],
     ["string.chars", long],
     ["string.toJson", [long]],
