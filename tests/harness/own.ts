@@ -22,11 +22,12 @@ export const ISSUER = "http://agentry.test";
 const BYPASSING = "agentry_test_bypass";
 
 /** How a system is started with both walls, and with each of the two taken away. */
-export const walls: Record<string, StartOptions> = {
+export const walls = {
   "as deployed": {},
   "row-level security alone": { alias: { "owns.ts": resolve(import.meta.dirname, "owns-everything.ts") } },
   "TenantDb's filters alone": { role: BYPASSING },
-};
+} satisfies Record<string, StartOptions>;
+export type Walls = keyof typeof walls;
 
 type StartOptions = Partial<RuntimeOptions> & { role?: string };
 export type SigningKey = Awaited<ReturnType<typeof newSigningKey>>;

@@ -2,7 +2,7 @@
 import type { Kind } from "../../lib/kinds.ts";
 import { openDatabase } from "../harness/database.ts";
 import { anApp, bearer, type Call, caller, must } from "../harness/index.ts";
-import { newRoot, newSigningKey, ownSystem, walls } from "../harness/own.ts";
+import { newRoot, newSigningKey, ownSystem, type Walls, walls } from "../harness/own.ts";
 import { type Change, watch } from "./changes.ts";
 import { makeRows, makers } from "./operations.ts";
 import { aPlace, aSandbox, aToken, claimsOf, type Place, post, signed } from "./places.ts";
@@ -38,10 +38,10 @@ export type Stage = {
 export const walking = { "X-Request-Id": "isolation-walk" };
 
 /** A system and a database of the walk's own, so that several walk side by side and nobody else changes a row. */
-export async function aStage(wall: string): Promise<Stage> {
+export async function aStage(standing: Walls): Promise<Stage> {
   const own = await ownSystem(openDatabase());
   const signingKey = await newSigningKey("walk");
-  const base = await own.start([signingKey], [newRoot()], walls[wall]);
+  const base = await own.start([signingKey], [newRoot()], walls[standing]);
   const changes = await watch(own.database);
   const sql = own.database.query;
   const anotherApp = () => anApp({ base, newApp: own.newApp });

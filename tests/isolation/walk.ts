@@ -4,17 +4,18 @@
  * turn: three files, that walk side by side.
  */
 import { afterAll, beforeAll, describe } from "vitest";
+import type { Walls } from "../harness/own.ts";
 import { everyId, whatAnAccessListHides } from "./ids.ts";
 import { lists } from "./lists.ts";
 import { anIdempotencyKey, refusalsInOrder, uniqueValues, whatARequestNames, whatAScriptAsks } from "./names.ts";
 import { onTheNextRequest } from "./next.ts";
 import { aStage, type Stage } from "./stage.ts";
 
-export function walk(wall: string) {
-  describe(wall, { timeout: 120_000 }, () => {
+export function walk(standing: Walls) {
+  describe(standing, { timeout: 300_000 }, () => {
     let stage: Stage;
     beforeAll(async () => {
-      stage = await aStage(wall);
+      stage = await aStage(standing);
     });
     afterAll(() => stage?.close());
     const the = () => stage;
