@@ -219,7 +219,13 @@ describe("deploying", { timeout: 60_000 }, () => {
     const wrangler = await noting("npx", "cat > /dev/null");
     const hush = "a-password-to-hush";
     await paste([block], await aCheckout(), {
-      ...{ PATH: wrangler.path, PASSWORD: hush, PGHOST: "db.example", PGDATABASE: "neondb" },
+      ...{
+        PATH: wrangler.path,
+        PASSWORD: hush,
+        PGHOST: "db.example",
+        PGDATABASE: "neondb",
+        ROOT_SECRETS: "r".repeat(44),
+      },
     });
     const called = await wrangler.args();
     const groups = called.map((args) => args.match(/^wrangler secret bulk --env (\w+)$/)![1]!);

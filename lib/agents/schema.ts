@@ -17,7 +17,8 @@ const model = text(200);
 const fields = {
   name: v.optional(v.nullable(text(200))),
   description: v.optional(v.nullable(text(10_000))),
-  identity: v.optional(v.nullable(text(100_000))),
+  /** With description, access list and metadata at most 64 KB: the database measures them together. */
+  identity: v.optional(v.nullable(text(65_536))),
   /** `model` and `default_model` are one field: the SDK writes the one and reads the other. */
   model: v.optional(v.nullable(model)),
   default_model: v.optional(v.nullable(model)),

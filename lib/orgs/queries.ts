@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { unhurried } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
@@ -60,6 +61,7 @@ export const updateOrg = (db: TenantDb, id: Id<"org">, values: UpdateOrg): Promi
 /** Ends the org and all that lives in it: its place goes, and everything there with it. */
 export async function deleteOrg(db: TenantDb, id: Id<"org">): Promise<void> {
   await db
+    .behind(unhurried)
     .telling(db.deleteFrom("tenants").where("org_id", "=", id), {
       kind: "org.deleted",
       title: sql`'Org deleted'`,

@@ -5,6 +5,7 @@
 import { sql } from "kysely";
 import { type KeyType, newKey } from "../auth/keys.ts";
 import { NONE } from "../db/schema.ts";
+import { unhurried } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { forbidden, notFound } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
@@ -47,7 +48,7 @@ export async function getSandbox(db: TenantDb, id: Id<"sandbox">): Promise<Sandb
 
 /** Ends a sandbox and all that lives in it. */
 export async function deleteSandbox(db: TenantDb, id: Id<"sandbox">): Promise<void> {
-  const deleted = await db.inSandbox(id).deleteFrom("tenants").returningAll().execute();
+  const deleted = await db.inSandbox(id).behind(unhurried).deleteFrom("tenants").returningAll().execute();
   if (!deleted.length) throw notFound("sandbox");
 }
 

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { NONE } from "../db/schema.ts";
+import { unhurried } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
@@ -114,7 +115,7 @@ export async function updateUser(
 /** Deletes a user, with its tokens and the agents that are its own. 409 for an org's last owner. */
 export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
   const change = db.deleteFrom("users").where("id", "=", id).where(keepsOwner(db));
-  const { deleted, found } = await db.batch({
+  const { deleted, found } = await db.behind(unhurried).batch({
     lock: lockOrg(db, id),
     deleted: db.telling(change, { kind: "user.deleted", title: sql`'User deleted: ' || coalesce(name, id)`, ...about }),
     found: db.selectFrom("users").select("id").where("id", "=", id),
