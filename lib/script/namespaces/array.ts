@@ -486,7 +486,10 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Two arrays: the items for which `test` is true, and the others.",
     example: "array.partition([1, 2, 3], fn(x) { x > 1 })",
     gives: [[2, 3], [1]],
-    run: split,
+    run: (run, list, test) => {
+      run.list(2);
+      return split(run, list, test);
+    },
   }),
   entry({
     name: "join",

@@ -61,6 +61,11 @@ const values: [source: string, value: unknown][] = [
   ["[result.ok(1) == 1, 1 == result.ok(1), result.ok({}) == {}]", Array(3).fill(false)],
   ["let f = fn() { 1 }\n[f == f, f == fn() { 1 }, array == array, array == string]", [true, false, true, false]],
   ['"a" < "b"', true],
+  [
+    "[1 < 1, 1 <= 1, 1 > 1, 1 >= 1, 1 < 2, 2 <= 1, 2 > 1, 1 >= 2]",
+    [false, true, false, true, true, false, true, false],
+  ],
+  ["['a' < 'a', 'a' <= 'a', 'a' > 'a', 'a' >= 'a', 'b' > 'a']", [false, true, false, true, true]],
   // Truth
   ["array.map([null, 0, 0.0, false, '', []], fn(x) { x ? 1 : 0 })", [0, 0, 0, 0, 0, 0]],
   ["array.map([{}, 'a', [0], -1, result.err('x')], fn(x) { x ? 1 : 0 })", [1, 1, 1, 1, 1]],

@@ -38,6 +38,8 @@ describe("the limits", () => {
     const brackets = (inner: string) => `${"[".repeat(60)}${inner}${"]".repeat(60)}`;
     const inner = `let f = fn() { ${brackets('requests.get("https://a.example.com")')} }\nlet g = fn() { ${brackets("f()")} }\n`;
     expect(await resultOf(`${inner}array.length(array.map(array.range(50), g))`)).toBe(50);
+    const deep = 'let f = fn(n) { if (n == 0) { requests.get("https://a.example.com") } else { f(n - 1) } }\n';
+    expect(await resultOf(`${deep}array.length(array.map(array.range(50), fn(i) { f(10) }))`)).toBe(50);
   });
   it("of work done again count what really is", async () => {
     const step = 'array.length(array.range(4000)); requests.get("https://a.example.com")';

@@ -162,7 +162,7 @@ function heldBy(value: Value, known: Set<Value>): number {
   if (typeof value === "string") return known.has(value) || !known.add(value) ? 0 : value.length * 2;
   if (typeof value !== "object" || value === null || known.has(value)) return 0;
   known.add(value);
-  if (isList(value)) return value.reduce((sum: number, item) => sum + heldBy(item, known), value.length * 8);
+  if (isList(value)) return value.reduce((sum: number, item) => sum + heldBy(item, known), 32 + value.length * 8);
   if (isMap(value))
     return [...value].reduce((sum, entry) => sum + heldBy(entry[0], known) + heldBy(entry[1], known), value.size * 16);
   if (value instanceof Result) return 16 + heldBy(value.message, known) + heldBy(value.value, known);
@@ -373,6 +373,7 @@ describe("reading", () => {
     ["string.test", long, "b"],
     ["string.match", long, "b"],
     ["string.template", long, new Map()],
+    ["string.template", `{{${".".repeat(1_000_000)}}}`, new Map()],
     ["string.urlDecode", `${long}%`],
     ["string.base64Decode", `${long}!`],
     ["string.parseJson", long],

@@ -209,6 +209,7 @@ describe("functions", () => {
     ["map.setIn([1], [-1], 5)", "`setIn`: there is no place `-1` in an array of 1"],
     ["map.setIn([1], [0.5], 5)", "`setIn`: there is no place `0.5` in an array of 1"],
     ["map.setIn([1], 'a', 5)", "`setIn`: there is no place `a` in an array of 1"],
+    ["array.sum([1, 'a'])", "`sum` wants numbers, not a string"],
     ["array.range(0, 1, 0)", "`range` wants a step other than 0"],
     ["array.sort([{}, {}])", "an object and an object have no order"],
     ["array.sort([array, string])", "a namespace and a namespace have no order"],
