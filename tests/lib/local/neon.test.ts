@@ -463,7 +463,8 @@ describe.each(engines)("the endpoint on %s", (engine, open) => {
 
   it.runIf(engine === "PostgreSQL")("says that it lost Postgres, and connects again", async () => {
     const lost = refusal(sql`select pg_sleep(20)`);
-    const end = `select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_sleep%'`;
+    const end = `select pg_terminate_backend(pid) from pg_stat_activity
+      where query like 'select pg_sleep%' and datname = current_database()`;
     await expect.poll(() => database.query(end)).toHaveLength(1);
     expect((await lost).message).toMatch(/^Server error \(HTTP status 503\)/);
     expect((await sql`select 1 as one`).rows).toEqual([{ one: 1 }]);
