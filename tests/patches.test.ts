@@ -1,6 +1,6 @@
 /** A change that changes nothing, over every route that changes a row: it tells nothing, and `updated_at` stays. */
 import { beforeAll, describe, expect, it } from "vitest";
-import { anApp, bearer, caller, must, sql, together } from "./harness/index.ts";
+import { anApp, bearer, caller, must, sql, system, together } from "./harness/index.ts";
 import { addressOf, bodyOf, guarded, makeRows, ONESELF, type Operation, parametersOf } from "./isolation/operations.ts";
 import { aPlace, aToken, type Place } from "./isolation/places.ts";
 
@@ -109,5 +109,21 @@ describe("a change", () => {
     expect(await send({ acl: { grants: [grant] } })).toEqual(granted);
     expect(await send({ acl: { remove: [{ principal_type: "everyone" }] } })).toEqual(granted);
     expect(await entries()).toBe(before);
+  });
+
+  it.runIf(system.concurrent)("that waited for its equal answers what that one made", async () => {
+    const { rows, send } = await aRow(patches.find(({ path }) => path.endsWith("{agent}"))!);
+    const before = await entries();
+    const [id] = Object.values(rows);
+    // Somebody else holds the row until both have looked at it.
+    const holding = sql(
+      "with held as (select from data.agents where id = $1 for update) select pg_sleep(1) from held",
+      [id],
+    );
+    await new Promise((wait) => setTimeout(wait, 200));
+    const [one, other] = await together(2, () => send({ description: "the same" }));
+    await holding;
+    expect([one.description, other]).toEqual(["the same", one]);
+    expect(await entries()).toBe(before + 1);
   });
 });
