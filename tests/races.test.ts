@@ -323,4 +323,23 @@ describe.runIf(system.concurrent)("at once", () => {
       expect([(await deleted).status, seen]).toEqual([204, []]);
     }
   });
+
+  it.each(["PATCH", "DELETE"])(
+    "a right that is taken away while a %s waits for the row is gone for it",
+    async (method) => {
+      const { acme, as, aUser, aToken } = await anApp();
+      const { id: member } = await aUser(acme);
+      const call = caller(bearer((await aToken(member)).access_token));
+      const grant = (actions: string[]) => ({ grants: [{ principal_type: "user", principal: member, actions }] });
+      const { id } = await anAgent(as(acme), { acl: grant(["read", "write"]) });
+      const change = "update data.agents set acl = $2::jsonb where id = $1 returning id";
+      const { committed } = await meanwhile(change, [id, JSON.stringify(grant(["read"]))]);
+      const { status } = await call(method, `/api/v1/agents/${id}`, method === "PATCH" ? { name: "Eve" } : undefined);
+      await committed;
+      expect([status, (await must(as(acme)("GET", `/api/v1/agents/${id}`), 200)).name]).toEqual([404, "Ada"]);
+      expect(
+        (await call(method, `/api/v1/agents/${id}`, method === "PATCH" ? { name: "Eve" } : undefined)).status,
+      ).toBe(403);
+    },
+  );
 });

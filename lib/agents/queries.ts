@@ -105,7 +105,8 @@ export async function updateAgent(db: TenantDb, name: string, body: UpdateAgent)
     .where("id", "=", user ?? NOBODY);
   let change = db
     .patch("agents", { ...columns(body), user_id: user, acl: acl === undefined ? undefined : nextAcl(acl) })
-    .where("id", "in", agent.rows.select("id"));
+    .where("id", "in", agent.rows.select("id"))
+    .where(passes(db.viewer, "writers"));
   if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (user) change = change.where(mayOwnFor(db.viewer, user)).where("org_id", "in", owner);
   const { row, found, owned } = await agent.db.batch({
@@ -130,7 +131,10 @@ export async function updateAgent(db: TenantDb, name: string, body: UpdateAgent)
 /** Deletes an agent and everything below it. */
 export async function deleteAgent(db: TenantDb, name: string): Promise<void> {
   const agent = reachAgent(db, name, "write");
-  const change = agent.db.deleteFrom("agents").where("id", "in", agent.rows.select("id"));
+  const change = agent.db
+    .deleteFrom("agents")
+    .where("id", "in", agent.rows.select("id"))
+    .where(passes(db.viewer, "writers"));
   await agent.db
     .telling(change, { kind: "agent.deleted", title: sql`'Agent deleted: ' || coalesce(name, id)`, ...about })
     .executeTakeFirstOrThrow(() => notFound("agent"));

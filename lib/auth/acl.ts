@@ -116,7 +116,7 @@ export type Reached<T extends TenantTable> = { db: TenantDb; rows: Rows<T> };
  * The door to a row with an access list, and to what hangs on it. `rows` are what an address names, which is one row or
  * none. Back come those that the viewer may read (or write), for statements to select from and to insert under, and a
  * database whose every round trip refuses first: 404 of the kind where the viewer can't see the row, 403 where it may
- * only read it. The statements hold the proof themselves: what changes in between, they see.
+ * only read it. A change of the row itself asks `passes` once more: it may have waited for who took the right away.
  */
 export function reach<T extends TenantTable>(
   db: TenantDb,
