@@ -49,7 +49,7 @@ describe("a problem", () => {
   });
 
   it("never repeats a value that was sent", async () => {
-    const { at, asDeveloper } = await anApp();
+    const { at, acme, owners, asDeveloper } = await anApp();
     const value = unique("Secret Value");
     const answer = await asDeveloper("POST", `${at}/orgs`, {
       name: [value],
@@ -64,6 +64,8 @@ describe("a problem", () => {
       `${at}/orgs?status=${encodeURIComponent(value)}&page=${encodeURIComponent(value)}`,
     );
     expect([query.status, query.text.includes(value)]).toEqual([422, false]);
+    const number = await asDeveloper("POST", `${at}/users/${owners[acme]}/tokens`, { expires_in: 3456.789 });
+    expect([number.status, number.text.includes("3456.789")]).toEqual([422, false]);
   });
 
   it("never repeats the database's text", async () => {

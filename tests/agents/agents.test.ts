@@ -423,6 +423,19 @@ describe("acl", () => {
       expect(grants).toEqual([grant("user", user(1), "admire"), grant("user", user(2), "read")]);
     });
 
+    it("drops nobody of the same kind that remove doesn't name", async () => {
+      const { acme, as } = await anApp();
+      const kept = [grant("user", user(2), "read"), grant("org_role", "member", "read")];
+      const { id } = await anAgent(as(acme), {
+        acl: { grants: [grant("user", user(1), "read"), grant("org_role", "viewer", "read"), ...kept] },
+      });
+      const remove = [
+        { principal_type: "user", principal: user(1) },
+        { principal_type: "org_role", principal: "viewer" },
+      ];
+      expect((await aclOf(as(acme), id, { remove })).grants).toEqual(kept);
+    });
+
     it("never opens a row by taking a grant away", async () => {
       const { me, mine, owner } = await aPerson();
       const { id } = await anAgent(owner, { acl: { grants: [grant("user", me, "read")] } });

@@ -40,6 +40,15 @@ describe("GET /protected/api/v2/developer/apps/:app_id", () => {
     });
     expect([foreign.status, foreign.text]).toEqual([404, absent.text]);
   });
+
+  it("tells a revoked key that it is one, and not whose app stands at the address", async () => {
+    const { at, asDeveloper } = await anApp();
+    const other = await anApp();
+    const { id, full_key } = await must(asDeveloper("POST", `${at}/keys`, { type: "secret" }), 201);
+    expect((await caller(bearer(full_key))("GET", other.at)).status).toBe(404);
+    await must(asDeveloper("DELETE", `${at}/keys/${id}`), 200);
+    expect((await caller(bearer(full_key))("GET", other.at)).status).toBe(401);
+  });
 });
 
 describe("PATCH /protected/api/v2/developer/apps/:app_id", () => {

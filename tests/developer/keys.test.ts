@@ -136,6 +136,16 @@ describe("DELETE /protected/api/v2/developer/apps/:app_id/keys/:key", () => {
     await must(caller(bearer(access_token))("GET", "/api/v1/users/me"), 200);
   });
 
+  it("refuses a secret key that comes beside a revoked one, and it alone", async () => {
+    const { at, secret_key, asDeveloper } = await anApp();
+    const other = await must(asDeveloper("POST", `${at}/keys`), 201);
+    const both = caller({ ...bearer(secret_key), "x-archastro-api-key": other.full_key });
+    await must(both("GET", at), 200);
+    await must(asDeveloper("DELETE", `${at}/keys/${other.id}`), 200);
+    expect((await both("GET", at)).status).toBe(401);
+    await must(asDeveloper("GET", at), 200);
+  });
+
   it("answers the same record when asked twice", async () => {
     const { at, asDeveloper } = await anApp();
     const { id } = await must(asDeveloper("POST", `${at}/keys`), 201);
