@@ -52,7 +52,9 @@ insert into app.migrations (name) values
   ('2026-11-21-names-and-walls'),
   ('2026-11-21-proven-tenants'),
   ('2026-11-21-row-sizes'),
-  ('2026-11-21-timeouts');
+  ('2026-11-21-timeouts'),
+  ('2026-11-22-computers'),
+  ('2026-11-22-configs');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -373,6 +375,134 @@ alter table data.agents
   add constraint agents_size_check check (octet_length(jsonb_build_object(
     'identity', identity, 'description', description, 'acl', acl, 'metadata', metadata)::text) <= 65536) not valid;
 select app.wall('data.agents', 'select, insert, update, delete');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Configs
+
+-- Configs: what agents are made of, in versions. The row is what a list shows; the content lies in the versions. Whose
+-- it is: a user's, an agent's or, with neither, the place's own.
+create table data.configs (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  kind           text not null,
+  user_id        text collate "C",
+  agent_id       text collate "C",
+  lookup_key     text,
+  virtual_path   text,
+  parent_id      text collate "C",
+  relative_path  text,
+  mime_type      text not null,
+  -- The newest version's.
+  version_number integer not null default 1,
+  content_hash   text not null,
+  archived_at    timestamptz,
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  check (user_id is null or agent_id is null),
+  primary key (app_id, sandbox_id, id),
+  constraint configs_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint configs_lookup_key_key unique (app_id, sandbox_id, org_id, lookup_key),
+  constraint configs_virtual_path_key unique (app_id, sandbox_id, org_id, virtual_path),
+  constraint configs_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  constraint configs_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade,
+  constraint configs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint configs_parent_fkey foreign key (app_id, sandbox_id, org_id, parent_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index configs_user_idx on data.configs (app_id, sandbox_id, user_id) where user_id is not null;
+create index configs_agent_idx on data.configs (app_id, sandbox_id, org_id, agent_id) where agent_id is not null;
+create index configs_parent_idx on data.configs (app_id, sandbox_id, org_id, parent_id) where parent_id is not null;
+select app.wall('data.configs', 'select, insert, update, delete');
+
+create table data.config_versions (
+  id                 text collate "C" not null,
+  app_id             text collate "C" not null,
+  sandbox_id         text collate "C" not null,
+  org_id             text collate "C" not null,
+  config_id          text collate "C" not null,
+  version_number     integer not null,
+  -- sha256:<hex>, over the content as it is compared.
+  content_hash       text not null,
+  mime_type          text not null,
+  -- How `content` holds the bytes: as text, or as base64 where they are none.
+  encoding           text not null default 'raw' check (encoding in ('raw', 'base64')),
+  content            text not null,
+  data               jsonb,
+  change_description text,
+  created_at         timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint config_versions_number_key unique (app_id, sandbox_id, org_id, config_id, version_number),
+  constraint config_versions_config_fkey foreign key (app_id, sandbox_id, org_id, config_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on delete cascade
+);
+select app.wall('data.config_versions', 'select, insert');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- What hangs on an agent
+
+-- Refuses a row of a table that its agent has enough of already. Counted behind a lock on the agent, so that of two that
+-- come at once the second sees the first. The argument is the number.
+create function app.at_most() returns trigger
+language plpgsql volatile set search_path = '' as $$
+declare n int;
+begin
+  perform from data.agents a where (a.app_id, a.sandbox_id, a.id) = (new.app_id, new.sandbox_id, new.agent_id) for no key update;
+  execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id, agent_id) = ($1, $2, $3, $4)', tg_table_name)
+    into n using new.app_id, new.sandbox_id, new.org_id, new.agent_id;
+  if n >= tg_argv[0]::int then raise '%', tg_argv[0] using errcode = 'AE422', table = tg_table_name; end if;
+  return new;
+end $$;
+
+-- Tools.
+
+-- Skills.
+
+-- Env vars.
+
+-- Computers.
+create table data.agent_computers (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  name           text not null,
+  lookup_key     text,
+  provider       text not null,
+  region         text not null,
+  config         jsonb not null default '{}',
+  status         text not null default 'provisioning' check (status in ('provisioning', 'ready', 'error', 'terminated')),
+  error_message  text,
+  url            text,
+  last_active_at timestamptz,
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_computers_lookup_key_key unique (app_id, sandbox_id, lookup_key),
+  constraint agent_computers_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_computers_agent_idx on data.agent_computers (app_id, sandbox_id, org_id, agent_id, id);
+alter table data.agent_computers
+  add constraint agent_computers_config_check check (octet_length(config::text) <= 24576);
+create trigger at_most before insert on data.agent_computers for each row execute function app.at_most('100');
+select app.wall('data.agent_computers', 'select, insert, update, delete');
+
+-- Routines.
+
+-- Routine runs.
+
+-- Schedules.
+
+-- Installations.
+
+-- Working memory.
+
+-- Health actions.
 
 -- ---------------------------------------------------------------------------------------------------------
 -- What every write leaves behind

@@ -78,6 +78,13 @@ export const refused = (code: string, message: string) => new ApiError(409, code
 export const invalid = (faults: FieldError | FieldError[]) =>
   new ApiError(422, "validation_failed", "The request has faults; each is listed with its field.", [faults].flat());
 
+/** 422 that is not about a field: the state of things forbids it. */
+export const unprocessable = (code: string, message: string) => new ApiError(422, code, message);
+
+/** 422: the agent has as many of these as it can have. */
+export const limitReached = (name: string, most: string) =>
+  unprocessable("limit_reached", `An agent has at most ${most} of these: ${name}. Delete one first.`);
+
 /** 503: the database is out of reach for the moment. The cause is for the log. */
 export function unavailable(cause: unknown) {
   console.error(JSON.stringify({ unavailable: String(cause) }));

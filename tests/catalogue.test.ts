@@ -66,7 +66,8 @@ it("names the tenant in every table, never null, and ties it to its place", asyn
     if (name === "tenants") continue;
     const [ties] = await sql(
       `select count(*)::int as n from pg_constraint c where c.conrelid = ('data.' || $1)::regclass and c.contype = 'f'
-         and c.confrelid in ('data.tenants'::regclass, 'data.users'::regclass) and c.confdeltype = 'c'`,
+         and c.confrelid in ('data.tenants'::regclass, 'data.users'::regclass, 'data.agents'::regclass, 'data.configs'::regclass)
+         and c.confdeltype = 'c'`,
       [name],
     );
     expect(ties.n, `${name} goes with its tenant`).toBeGreaterThan(0);

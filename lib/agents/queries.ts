@@ -18,11 +18,11 @@ function named(db: TenantDb, name: string) {
 export const reachAgent = (db: TenantDb, name: string, action: "read" | "write") =>
   reach(db, "agent", named(db, name), action);
 
-/** What the feed says of an agent: who could read the agent can read the entry. */
-const about = {
-  agent_id: sql<string>`id`,
-  readers: sql<string[] | null>`case when user_id is null then readers else readers || ('user:' || user_id) end`,
-};
+/** Who may read what the feed tells of an agent and of what hangs on it: who could read the agent then. */
+export const feedReaders = sql<
+  string[] | null
+>`case when user_id is null then readers else readers || ('user:' || user_id) end`;
+const about = { agent_id: sql<string>`id`, readers: feedReaders };
 
 const noSuch = (field: "org" | "user") => invalid({ field, message: `there is no such ${field}` });
 

@@ -3,15 +3,17 @@ import { acl, aclBody } from "../auth/acl.ts";
 import { type Row, real } from "../db/schema.ts";
 import { idOf, list, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
+import type { Kind } from "../kinds.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
 /** What a lookup_key may be made of: it stands in addresses, where `.` and `..` are steps and what can't be seen deceives. */
 export const lookupKeyShape = /^(?!\.{1,2}$)[^\s/?#%\\\p{Cc}\p{Cf}]{1,255}$/u;
-const lookupKey = v.pipe(
-  v.string(),
-  v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
-  v.check((key) => !isId("agent", key), "must not look like an agent's id"),
-);
+export const lookupKey = (kind: Kind) =>
+  v.pipe(
+    v.string(),
+    v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
+    v.check((key) => !isId(kind, key), "must not look like an id"),
+  );
 const model = text(200);
 
 const fields = {
@@ -23,7 +25,7 @@ const fields = {
   model: v.optional(v.nullable(model)),
   default_model: v.optional(v.nullable(model)),
   originator: v.optional(v.nullable(text(200))),
-  lookup_key: v.optional(v.nullable(lookupKey)),
+  lookup_key: v.optional(v.nullable(lookupKey("agent"))),
   metadata: v.optional(metadata),
   acl: v.optional(v.nullable(aclBody)),
   org: v.optional(v.nullable(idOf("org"))),

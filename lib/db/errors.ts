@@ -5,6 +5,7 @@ import {
   forbidden,
   insufficientScope,
   invalid,
+  limitReached,
   notFound,
   unauthenticated,
   unavailable,
@@ -35,7 +36,7 @@ const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
 /**
- * What the database refused, as the refusal it stands for: what `app.enter_…` and `app.must_reach` raised; a broken
+ * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.must_reach` and `app.at_most` raised; a broken
  * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {
@@ -46,6 +47,7 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE401") return unauthenticated();
   if (code === "AE403") return asForbidden(reason, permission);
   if (code === "AE404") return notFound(reason as Kind);
+  if (code === "AE422") return limitReached(nameOf(refused.table), reason);
   return asFieldError(refused) ?? error;
 }
 
@@ -57,8 +59,10 @@ function asForbidden(reason: string, permission: string): ApiError {
   const [, kind] = reason.match(/^read_only (\w+)$/) ?? [];
   if (!kind) return insufficientScope(permission);
   const { name } = kinds[kind as Kind];
-  return forbidden("forbidden", `You may read this ${name}, but its access list does not let you change it.`);
+  return forbidden("forbidden", `You may read this ${name}, but the access list does not let you change it.`);
 }
+
+const nameOf = (table: string) => Object.values(kinds).find((kind) => kind.table === table)?.name ?? table;
 
 /**
  * `<table>_<field>_key` is a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something

@@ -41,6 +41,11 @@ export const principalTypes = ["everyone", "org_role", "user", "team", "org", "a
 export type AclGrant = { principal_type: (typeof principalTypes)[number]; principal: string | null; actions: string[] };
 export type Acl = { grants: AclGrant[] };
 
+/** The columns of what hangs on an agent. It stays there. */
+export type OnAgent = Owner & { agent_id: Fixed<Id<"agent">> };
+export const computerStatuses = ["provisioning", "ready", "error", "terminated"] as const;
+export type ComputerStatus = (typeof computerStatuses)[number];
+
 export interface Database {
   apps: { id: Fixed<Id<"app">>; name: string; settings: Json<Metadata>; created_at: Stamp; updated_at: Stamp };
   tenants: Owner;
@@ -126,6 +131,49 @@ export interface Database {
     acl: JsonOrNull<Acl>;
     readers: GeneratedAlways<string[] | null>;
     writers: GeneratedAlways<string[] | null>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  configs: Owner & {
+    id: Fixed<Id<"config">>;
+    kind: Fixed<string>;
+    user_id: Id<"user"> | null;
+    agent_id: Id<"agent"> | null;
+    lookup_key: string | null;
+    virtual_path: string | null;
+    parent_id: Fixed<Id<"config"> | null>;
+    relative_path: string | null;
+    mime_type: string;
+    version_number: Generated<number>;
+    content_hash: string;
+    archived_at: ColumnType<string | null, never, string | null>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  config_versions: Owner & {
+    id: Fixed<Id<"config_version">>;
+    config_id: Fixed<Id<"config">>;
+    version_number: Fixed<number>;
+    content_hash: Fixed<string>;
+    mime_type: Fixed<string>;
+    encoding: Fixed<"raw" | "base64">;
+    content: Fixed<string>;
+    data: ColumnType<Metadata | null, string | null | undefined, never>;
+    change_description: Fixed<string | null>;
+    created_at: Stamp;
+  };
+  agent_computers: OnAgent & {
+    id: Fixed<Id<"agent_computer">>;
+    name: Fixed<string>;
+    lookup_key: Fixed<string | null>;
+    provider: Fixed<string>;
+    region: Fixed<string>;
+    config: Json<Metadata>;
+    status: ColumnType<ComputerStatus, never, ComputerStatus>;
+    error_message: ColumnType<string | null, never, string | null>;
+    url: ColumnType<string | null, never, string | null>;
+    last_active_at: ColumnType<string | null, never, string>;
+    metadata: Json<Metadata>;
     created_at: Stamp;
     updated_at: Stamp;
   };

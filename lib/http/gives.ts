@@ -13,6 +13,7 @@ const reasons = {
   401: "The credential is wrong, expired or revoked",
   403: "The org is suspended",
   409: "A value is taken, or the state forbids it",
+  422: "The state forbids it",
   429: "There are too many already",
 };
 

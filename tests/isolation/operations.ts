@@ -56,6 +56,15 @@ export const ONESELF = "users/{user}";
 const aUser = async (place: Place): Promise<string> =>
   (await post(place.asDeveloper, `${place.at}/users`, { name: place.word, org: place.org })).id;
 
+/** What hangs on an agent: a row on one of its own, since a test may fill, change or delete the one in the address. */
+const child = (kind: Kind, collection: string, body: (place: Place) => object): Maker => ({
+  kind,
+  make: async (place) => {
+    const agent = await must(place.asDeveloper("POST", "/api/v1/agents", { name: place.word, org: place.org }), 200);
+    return (await must(place.asDeveloper("POST", `/api/v1/agents/${agent.id}/${collection}`, body(place)), 200)).id;
+  },
+});
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -89,6 +98,7 @@ export const makers: Record<string, Maker> = {
       return (await must(place.asDeveloper("POST", "/api/v1/agents", body), 200)).id;
     },
   },
+  "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
 };
 
 export const makerOf = (parameter: string): Maker => {
@@ -131,6 +141,8 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/users/{user}/tokens": ({ word }) => ({ name: word, expires_in_days: 7 }),
   "POST /api/v1/agents": ({ word }) => ({ name: word }),
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
+  "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
+  "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({

@@ -139,7 +139,7 @@ describe("a row above that isn't the viewer's", () => {
     expect(raised("AE404", "token_family")).toEqual([404, "No such token."]);
   });
   it("may be read and not changed, which says no permission's name", () => {
-    const text = "You may read this agent, but its access list does not let you change it.";
+    const text = "You may read this agent, but the access list does not let you change it.";
     expect(raised("AE403", "read_only agent")).toEqual([403, text]);
   });
 });

@@ -1,0 +1,136 @@
+/**
+ * What hangs on an agent, whatever its kind: reached through the agent and under its access list, made where the agent
+ * is, listed with it, and told of to whoever may read it.
+ */
+import { type InsertObject, type SqlBool, sql, type UpdateObject } from "kysely";
+import { passes, type Reached, reach } from "../auth/acl.ts";
+import type { Database, OnAgent, Row } from "../db/schema.ts";
+import type { Rows } from "../db/statements.ts";
+import type { Telling, TenantDb } from "../db/tenant-db.ts";
+import { notFound } from "../errors.ts";
+import type { Id } from "../ids.ts";
+import { kinds, type StoredKind, type TableOf } from "../kinds.ts";
+import type { CursorPage } from "../paging.ts";
+import { feedReaders, reachAgent } from "./queries.ts";
+
+/** A kind whose rows hang on an agent. */
+export type ChildKind = { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind];
+type Child<K extends ChildKind> = Row<TableOf<K>>;
+type New<K extends ChildKind> = Omit<InsertObject<Database, TableOf<K>>, "id" | "agent_id">;
+/** The statements below are the same for every such table, which Kysely's types can't say. */
+type AnyRows = Rows<"agent_computers">;
+
+const rowsOf = (db: TenantDb, kind: ChildKind) => db.selectFrom(kinds[kind].table) as AnyRows;
+
+/** What the feed tells of one: who may read the agent may read the entry. */
+export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
+  const facts: { name: string; title?: string } = kinds[kind];
+  const title = facts.title ? sql.ref(facts.title) : sql`id`;
+  const agent = db.selectFrom("agents").where("agents.id", "=", sql.ref<Id<"agent">>("changed.agent_id"));
+  return {
+    kind: `${kind}.${event}`,
+    title: sql`${`${facts.name[0]!.toUpperCase()}${facts.name.slice(1)} ${event}: `} || ${title}`,
+    agent_id: sql`agent_id`,
+    readers: sql`(${agent.select(feedReaders.as("readers"))})`,
+  };
+}
+
+/** A row by its id, and the database behind its agent's access list: see `reach`. */
+export function reachChild<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  id: Id<K>,
+  action: "read" | "write",
+): Reached<TableOf<K>> {
+  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
+  const agent = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
+  return { db: agent.db, rows: rows.where("agent_id", "in", agent.rows.select("id")) as unknown as Rows<TableOf<K>> };
+}
+
+/** 404 unless the viewer may read its agent. */
+export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<Child<K>> =>
+  readable(db, rowsOf(db, kind))
+    .selectAll()
+    .where("id", "=", id as Id<"agent_computer">)
+    .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<unknown> as Promise<Child<K>>;
+
+const readable = (db: TenantDb, rows: AnyRows): AnyRows =>
+  rows.where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));
+
+/** All of an agent, newest first. There are at most a hundred. */
+export function listChildren<K extends ChildKind>(db: TenantDb, kind: K, agent: string): Promise<Child<K>[]> {
+  const above = reachAgent(db, agent, "read");
+  return rowsOf(above.db, kind)
+    .selectAll()
+    .where("agent_id", "in", above.rows.select("id"))
+    .orderBy(sql`id desc`)
+    .execute() as Promise<unknown> as Promise<Child<K>[]>;
+}
+
+/**
+ * Those of these agents (by id or lookup_key; without any, of all agents) that the viewer may read, from a cursor on,
+ * newest first; one more than asked for, if there is one. 404 where one of the agents isn't there.
+ */
+export function listChildrenOf<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  agents: readonly string[] | undefined,
+  page: CursorPage,
+  narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
+): Promise<Child<K>[]> {
+  const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
+  const rows = narrow(rowsOf(db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
+  if (!agents) return db.pageByCursor(rows.where("agent_id", "in", seen), page) as never;
+  const names = sql`unnest(${agents}::text[]) as names (name)`;
+  const there = seen.where(sql<boolean>`(id = name or lookup_key = name)`);
+  const gate = sql`select app.must_reach('agent', (select true where not exists
+    (select from ${names} where not exists ${there})))`;
+  const named = seen.where(sql<boolean>`(id = any (${agents}::text[]) or lookup_key = any (${agents}::text[]))`);
+  return db.behind(gate).pageByCursor(rows.where("agent_id", "in", named), page) as never;
+}
+
+/** Makes one on the agent that an address names; it is where the agent is. 422 `limit_reached` beyond the hundredth. */
+export function createChild<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  agent: string,
+  id: Id<K>,
+  values: New<K>,
+): Promise<Child<K>> {
+  const above = reachAgent(db, agent, "write");
+  const row = { id, agent_id: sql`agents.id`, ...values } as never;
+  return above.db
+    .telling(above.db.insertUnder(above.rows, kinds[kind].table, row), telling(db, kind, "created"))
+    .executeTakeFirstOrThrow(() => notFound("agent")) as Promise<unknown> as Promise<Child<K>>;
+}
+
+/** A condition of a change that a row which is there may fail, and the refusal then. */
+export type Guard = { where: SqlBool | ReturnType<typeof sql<boolean>>; otherwise: () => Error };
+
+/** Changes one to these values; what is undefined stays. */
+export function updateChild<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  id: Id<K>,
+  values: UpdateObject<Database, TableOf<K>, TableOf<K>>,
+  guard?: Guard,
+): Promise<Child<K>> {
+  const child = reachChild(db, kind, id, "write");
+  const named = child.db
+    .patch(kinds[kind].table, values)
+    .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
+  const change = guard ? named.where(guard.where as never) : named;
+  const fields = Object.keys(values).filter((name) => (values as Record<string, unknown>)[name] !== undefined);
+  return child.db
+    .telling(change, { ...telling(db, kind, "updated"), metadata: { fields } })
+    .executeTakeFirstOrThrow(guard?.otherwise ?? (() => notFound(kind))) as Promise<unknown> as Promise<Child<K>>;
+}
+
+/** Deletes one. */
+export async function deleteChild<K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<void> {
+  const child = reachChild(db, kind, id, "write");
+  const change = child.db
+    .deleteFrom(kinds[kind].table)
+    .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
+  await child.db.telling(change, telling(db, kind, "deleted")).executeTakeFirstOrThrow(() => notFound(kind));
+}
