@@ -54,7 +54,10 @@ insert into app.migrations (name) values
   ('2026-11-21-row-sizes'),
   ('2026-11-21-timeouts'),
   ('2026-11-22-computers'),
-  ('2026-11-22-configs');
+  ('2026-11-22-configs'),
+  ('2026-11-22-health-actions'),
+  ('2026-11-22-skills'),
+  ('2026-11-22-tools');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -457,8 +460,90 @@ begin
 end $$;
 
 -- Tools.
+alter table data.configs add constraint configs_kind_key unique (app_id, sandbox_id, org_id, id, kind);
+
+create table data.agent_tools (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  kind           text not null check (kind in ('builtin', 'custom', 'mcp')),
+  status         text not null default 'disabled' check (status in ('active', 'disabled')),
+  name           text,
+  name_prefix    text,
+  -- What a model calls it by. A builtin brings its own names, a server of tools those that it lists.
+  function_name  text generated always as (case when kind = 'custom' then
+                   case when name_prefix is null then name else name_prefix || '_' || name end end) stored,
+  description    text,
+  instruction    text,
+  handler_type   text check (handler_type in ('http', 'script', 'builtin', 'workflow_graph')),
+  builtin_tool_key text,
+  builtin_tool_config jsonb,
+  parameters     jsonb,
+  parameters_config_id text collate "C",
+  config_id      text collate "C",
+  -- The kind that its config must be of.
+  config_kind    text generated always as (case when kind = 'mcp' then 'McpServer' else case handler_type
+                   when 'http' then 'HttpTool' when 'script' then 'Script' when 'workflow_graph' then 'WorkflowGraph' end end) stored,
+  effect         text check (effect in ('read', 'idempotent', 'once')),
+  approval       text not null default 'none' check (approval in ('none', 'required')),
+  async          boolean not null default false,
+  lookup_key     text,
+  template_config_id text collate "C",
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  check (config_id is null or config_kind is not null),
+  constraint agent_tools_lookup_key_key unique (app_id, sandbox_id, org_id, agent_id, lookup_key),
+  constraint agent_tools_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind),
+  constraint agent_tools_parameters_config_fkey foreign key (app_id, sandbox_id, org_id, parameters_config_id)
+    references data.configs (app_id, sandbox_id, org_id, id),
+  constraint agent_tools_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_tools_agent_idx on data.agent_tools (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_tools for each row execute function app.at_most('100');
+create index agent_tools_config_idx on data.agent_tools (app_id, sandbox_id, org_id, config_id, config_kind);
+create index agent_tools_parameters_config_idx on data.agent_tools (app_id, sandbox_id, org_id, parameters_config_id);
+-- Two active functions of one name would leave the model without a choice; two of a builtin would be the same functions.
+create unique index agent_tools_name_key on data.agent_tools (app_id, sandbox_id, org_id, agent_id, function_name)
+  where status = 'active';
+create unique index agent_tools_builtin_tool_key_key on data.agent_tools (app_id, sandbox_id, org_id, agent_id, builtin_tool_key);
+alter table data.agent_tools
+  add constraint agent_tools_name_check check (length(function_name) <= 64),
+  add constraint agent_tools_size_check check (octet_length(jsonb_build_object('description', description,
+    'instruction', instruction, 'parameters', parameters, 'config', builtin_tool_config, 'metadata', metadata)::text) <= 131072);
+select app.wall('data.agent_tools', 'select, insert, update, delete');
 
 -- Skills.
+create table data.agent_skills (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  config_id      text collate "C" not null,
+  config_kind    text not null generated always as ('Skill') stored,
+  instruction    text,
+  status         text not null default 'inactive' check (status in ('active', 'inactive')),
+  template_config_id text collate "C",
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  -- With its kind, so that a skill can't name a script. Not cascading: a config that is used stays.
+  constraint agent_skills_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind),
+  constraint agent_skills_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_skills_agent_idx on data.agent_skills (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_skills for each row execute function app.at_most('100');
+create index agent_skills_config_idx on data.agent_skills (app_id, sandbox_id, org_id, config_id, config_kind);
+select app.wall('data.agent_skills', 'select, insert, update, delete');
 
 -- Env vars.
 
@@ -503,6 +588,40 @@ select app.wall('data.agent_computers', 'select, insert, update, delete');
 -- Working memory.
 
 -- Health actions.
+create table data.agent_health_actions (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  source         text not null check (source in ('setup', 'health')),
+  kind           text not null check (kind in ('env_var', 'install', 'custom', 'integration')),
+  status         text not null default 'pending' check (status in ('pending', 'completed', 'skipped', 'degraded')),
+  title          text not null,
+  description    text,
+  params         jsonb not null default '{}',
+  required       boolean not null default true,
+  sort_order     integer not null default 0,
+  -- Ids of actions of the same agent, all made together: none depends on a later one, so there is no cycle.
+  depends_on     text[] collate "C" not null default '{}',
+  verify_config  jsonb,
+  -- What a bundle calls it by.
+  dedupe_key     text,
+  last_verified_at timestamptz,
+  last_verifier_message text,
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_health_actions_dedupe_key_key unique (app_id, sandbox_id, org_id, agent_id, dedupe_key),
+  constraint agent_health_actions_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_health_actions_agent_idx on data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_health_actions for each row execute function app.at_most('100');
+alter table data.agent_health_actions
+  add constraint agent_health_actions_size_check check (octet_length(jsonb_build_object('description', description,
+    'params', params, 'verify_config', verify_config)::text) <= 32768);
+select app.wall('data.agent_health_actions', 'select, insert, update, delete');
 
 -- ---------------------------------------------------------------------------------------------------------
 -- What every write leaves behind

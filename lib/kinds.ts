@@ -22,6 +22,11 @@ export const kinds = {
   agent_computer: kind({
     ...{ prefix: "cmp", table: "agent_computers", name: "computer", title: "name", tells: changes },
   }),
+  agent_health_action: kind({
+    ...{ prefix: "aha", table: "agent_health_actions", name: "health action", title: "title", tells: changes },
+  }),
+  agent_skill: kind({ prefix: "ask", table: "agent_skills", name: "skill", tells: changes }),
+  agent_tool: kind({ prefix: "atl", table: "agent_tools", name: "tool", title: "name", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),

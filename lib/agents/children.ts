@@ -5,7 +5,7 @@
 import { type InsertObject, type SqlBool, sql, type UpdateObject } from "kysely";
 import { passes, type Reached, reach } from "../auth/acl.ts";
 import type { Database, OnAgent, Row } from "../db/schema.ts";
-import type { Rows } from "../db/statements.ts";
+import type { Rows, Runs } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
@@ -25,7 +25,7 @@ const rowsOf = (db: TenantDb, kind: ChildKind) => db.selectFrom(kinds[kind].tabl
 /** What the feed tells of one: who may read the agent may read the entry. */
 export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
   const facts: { name: string; title?: string } = kinds[kind];
-  const title = facts.title ? sql.ref(facts.title) : sql`id`;
+  const title = facts.title ? sql`coalesce(${sql.ref(facts.title)}, id)` : sql`id`;
   const agent = db.selectFrom("agents").where("agents.id", "=", sql.ref<Id<"agent">>("changed.agent_id"));
   return {
     kind: `${kind}.${event}`,
@@ -58,9 +58,14 @@ const readable = (db: TenantDb, rows: AnyRows): AnyRows =>
   rows.where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));
 
 /** All of an agent, newest first. There are at most a hundred. */
-export function listChildren<K extends ChildKind>(db: TenantDb, kind: K, agent: string): Promise<Child<K>[]> {
+export function listChildren<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  agent: string,
+  narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
+): Promise<Child<K>[]> {
   const above = reachAgent(db, agent, "read");
-  return rowsOf(above.db, kind)
+  return (narrow(rowsOf(above.db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows)
     .selectAll()
     .where("agent_id", "in", above.rows.select("id"))
     .orderBy(sql`id desc`)
@@ -89,20 +94,26 @@ export function listChildrenOf<K extends ChildKind>(
   return db.behind(gate).pageByCursor(rows.where("agent_id", "in", named), page) as never;
 }
 
+/** What makes one on the agent that an address names, and the database to run it on: see `createChild`. */
+export function insertChild<K extends ChildKind>(db: TenantDb, kind: K, agent: string, id: Id<K>, values: New<K>) {
+  const above = reachAgent(db, agent, "write");
+  const row = { id, agent_id: sql`agents.id`, ...values } as never;
+  const insert = above.db.telling(
+    above.db.insertUnder(above.rows, kinds[kind].table, row),
+    telling(db, kind, "created"),
+  );
+  return { ...above, insert: insert as unknown as Runs<Child<K>> };
+}
+
 /** Makes one on the agent that an address names; it is where the agent is. 422 `limit_reached` beyond the hundredth. */
-export function createChild<K extends ChildKind>(
+export const createChild = <K extends ChildKind>(
   db: TenantDb,
   kind: K,
   agent: string,
   id: Id<K>,
   values: New<K>,
-): Promise<Child<K>> {
-  const above = reachAgent(db, agent, "write");
-  const row = { id, agent_id: sql`agents.id`, ...values } as never;
-  return above.db
-    .telling(above.db.insertUnder(above.rows, kinds[kind].table, row), telling(db, kind, "created"))
-    .executeTakeFirstOrThrow(() => notFound("agent")) as Promise<unknown> as Promise<Child<K>>;
-}
+): Promise<Child<K>> =>
+  insertChild(db, kind, agent, id, values).insert.executeTakeFirstOrThrow(() => notFound("agent"));
 
 /** A condition of a change that a row which is there may fail, and the refusal then. */
 export type Guard = { where: SqlBool | ReturnType<typeof sql<boolean>>; otherwise: () => Error };

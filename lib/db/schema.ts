@@ -46,6 +46,26 @@ export type OnAgent = Owner & { agent_id: Fixed<Id<"agent">> };
 export const computerStatuses = ["provisioning", "ready", "error", "terminated"] as const;
 export type ComputerStatus = (typeof computerStatuses)[number];
 
+export const toolKinds = ["builtin", "custom", "mcp"] as const;
+export type ToolKind = (typeof toolKinds)[number];
+export const toolStatuses = ["active", "disabled"] as const;
+export type ToolStatus = (typeof toolStatuses)[number];
+export const handlerTypes = ["http", "script", "builtin", "workflow_graph"] as const;
+export type HandlerType = (typeof handlerTypes)[number];
+/** What a call does to the world, and so whether it may be made again when nobody knows whether it was made. */
+export const effects = ["read", "idempotent", "once"] as const;
+export type Effect = (typeof effects)[number];
+export const approvals = ["none", "required"] as const;
+export type Approval = (typeof approvals)[number];
+export const skillStatuses = ["active", "inactive"] as const;
+export type SkillStatus = (typeof skillStatuses)[number];
+export const healthSources = ["setup", "health"] as const;
+export type HealthSource = (typeof healthSources)[number];
+export const healthKinds = ["env_var", "install", "custom", "integration"] as const;
+export type HealthKind = (typeof healthKinds)[number];
+export const healthStatuses = ["pending", "completed", "skipped", "degraded"] as const;
+export type HealthStatus = (typeof healthStatuses)[number];
+
 export interface Database {
   apps: { id: Fixed<Id<"app">>; name: string; settings: Json<Metadata>; created_at: Stamp; updated_at: Stamp };
   tenants: Owner;
@@ -174,6 +194,60 @@ export interface Database {
     url: ColumnType<string | null, never, string | null>;
     last_active_at: ColumnType<string | null, never, string>;
     metadata: Json<Metadata>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  agent_tools: OnAgent & {
+    id: Fixed<Id<"agent_tool">>;
+    kind: Fixed<ToolKind>;
+    status: Generated<ToolStatus>;
+    name: string | null;
+    name_prefix: string | null;
+    function_name: GeneratedAlways<string | null>;
+    description: string | null;
+    instruction: string | null;
+    handler_type: HandlerType | null;
+    builtin_tool_key: Fixed<string | null>;
+    builtin_tool_config: JsonOrNull<Metadata>;
+    parameters: JsonOrNull<Metadata>;
+    parameters_config_id: Id<"config"> | null;
+    config_id: Id<"config"> | null;
+    config_kind: GeneratedAlways<string | null>;
+    effect: Effect | null;
+    approval: Generated<Approval>;
+    async: Generated<boolean>;
+    lookup_key: string | null;
+    template_config_id: Id<"config"> | null;
+    metadata: Json<Metadata>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  agent_skills: OnAgent & {
+    id: Fixed<Id<"agent_skill">>;
+    config_id: Id<"config">;
+    config_kind: GeneratedAlways<string>;
+    instruction: string | null;
+    status: Generated<SkillStatus>;
+    template_config_id: Id<"config"> | null;
+    metadata: Json<Metadata>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  agent_health_actions: OnAgent & {
+    id: Fixed<Id<"agent_health_action">>;
+    source: Fixed<HealthSource>;
+    kind: Fixed<HealthKind>;
+    status: Generated<HealthStatus>;
+    title: Fixed<string>;
+    description: Fixed<string | null>;
+    params: Json<Metadata>;
+    required: Generated<boolean>;
+    sort_order: Generated<number>;
+    depends_on: Generated<string[]>;
+    verify_config: JsonOrNull<Metadata>;
+    dedupe_key: Fixed<string | null>;
+    last_verified_at: ColumnType<string | null, never, string>;
+    last_verifier_message: ColumnType<string | null, never, string | null>;
     created_at: Stamp;
     updated_at: Stamp;
   };

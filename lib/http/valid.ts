@@ -243,13 +243,23 @@ export const list = <S extends v.GenericSchema>(item: S, max: number, min = 0) =
 /** Hung on a field that may hold more values than a whole body: how many. The document says it, too. */
 export const maxValues = <T>(most: number) => v.metadata<T, Record<string, number>>({ [MAX_VALUES_OF]: most });
 
-/** A rule between fields, whose breach is told of one of them. `v.forward` would walk all faults for each fault. */
-export const rule = <Body extends object>(key: string & keyof Body, holds: (body: Body) => boolean, message: string) =>
+/** Rules between fields: `faultsOf` gives each breach with its field. `v.forward` would walk all faults for each fault. */
+export const rules = <Body extends object>(faultsOf: (body: Body) => FieldError[]) =>
   v.rawCheck<Body>(({ dataset, addIssue }) => {
-    if (!dataset.typed || holds(dataset.value)) return;
+    if (!dataset.typed) return;
     const { value } = dataset;
-    addIssue({ message, path: [{ type: "unknown", origin: "value", input: value, key, value: value[key] }] });
+    for (const { field: key, message } of faultsOf(value)) {
+      const at = { type: "unknown", origin: "value", input: value, key, value: value[key as keyof Body] } as const;
+      addIssue({ message, path: [at] });
+    }
   });
+
+/** A rule between fields, whose breach is told of one of them. */
+export const rule = <Body extends object>(
+  field: string & keyof Body,
+  holds: (body: Body) => boolean,
+  message: string,
+) => rules<Body>((body) => (holds(body) ? [] : [{ field, message }]));
 
 /** A row that a body names by its id. One that is malformed is not there, like any other. */
 export const idOf = <K extends Kind>(kind: K) =>
