@@ -396,6 +396,8 @@ create table data.configs (
   virtual_path   text,
   parent_id      text collate "C",
   relative_path  text,
+  -- The Solution that it came with.
+  solution_id    text collate "C",
   mime_type      text not null,
   -- The newest version's.
   version_number integer not null default 1,
@@ -412,12 +414,15 @@ create table data.configs (
   constraint configs_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade,
   constraint configs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint configs_relative_path_key unique (app_id, sandbox_id, org_id, parent_id, relative_path),
   constraint configs_parent_fkey foreign key (app_id, sandbox_id, org_id, parent_id)
-    references data.configs (app_id, sandbox_id, org_id, id) on delete cascade
+    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade,
+  constraint configs_parent_solution_fkey foreign key (app_id, sandbox_id, org_id, solution_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on delete set null (solution_id)
 );
 create index configs_user_idx on data.configs (app_id, sandbox_id, user_id) where user_id is not null;
 create index configs_agent_idx on data.configs (app_id, sandbox_id, org_id, agent_id) where agent_id is not null;
-create index configs_parent_idx on data.configs (app_id, sandbox_id, org_id, parent_id) where parent_id is not null;
+create index configs_solution_idx on data.configs (app_id, sandbox_id, org_id, solution_id) where solution_id is not null;
 select app.wall('data.configs', 'select, insert, update, delete');
 
 create table data.config_versions (
@@ -433,14 +438,19 @@ create table data.config_versions (
   -- How `content` holds the bytes: as text, or as base64 where they are none.
   encoding           text not null default 'raw' check (encoding in ('raw', 'base64')),
   content            text not null,
+  -- What its writer noted of it.
   data               jsonb,
   change_description text,
   created_at         timestamptz not null default now(),
   primary key (app_id, sandbox_id, id),
   constraint config_versions_number_key unique (app_id, sandbox_id, org_id, config_id, version_number),
   constraint config_versions_config_fkey foreign key (app_id, sandbox_id, org_id, config_id)
-    references data.configs (app_id, sandbox_id, org_id, id) on delete cascade
+    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade
 );
+-- A page of a thousand, which shows `data` and not the content, has a size.
+alter table data.config_versions
+  add constraint config_versions_raw_content_check check (octet_length(content) <= 1398104),
+  add constraint config_versions_data_check check (octet_length(data::text) <= 12288);
 select app.wall('data.config_versions', 'select, insert');
 
 -- ---------------------------------------------------------------------------------------------------------

@@ -160,3 +160,27 @@ export async function paginateByCursor<Row extends { id: string }, View>(
     after_cursor: hasNewer ? await cursor(rows[0]?.id ?? from) : null,
   };
 }
+
+/** Opens the cursor of a list that only goes on, towards older rows. */
+export const openForward = (
+  roots: string,
+  list: string,
+  tenant: Tenant,
+  { limit, after_cursor }: { limit: number; after_cursor?: string | undefined },
+): Promise<CursorPage> => openCursor(roots, list, tenant, { limit, before_cursor: after_cursor });
+
+/** The envelope around its rows, of which one more than `limit` was asked for. `keyOf`: what the list goes by. */
+export async function paginateForward<Row extends { id: string }, View>(
+  { limit, seal }: CursorPage,
+  found: Row[],
+  toView: (row: Row) => View,
+  keyOf: (row: Row) => string = ({ id }) => id,
+) {
+  const rows = found.slice(0, limit);
+  const has_more = found.length > limit;
+  return {
+    data: rows.map((row) => toView(row)),
+    after_cursor: has_more ? await seal(keyOf(rows.at(-1)!)) : null,
+    has_more,
+  };
+}

@@ -8,7 +8,7 @@ import { containing } from "../paging.ts";
 import { type AgentRow, type CreateAgent, type ListAgents, lookupKeyShape, type UpdateAgent } from "./schema.ts";
 
 /** The agent that an address names, by its id or its lookup_key. */
-function named(db: TenantDb, name: string) {
+export function named(db: TenantDb, name: string) {
   const agents = db.selectFrom("agents");
   if (isId("agent", name)) return agents.where("agents.id", "=", name);
   return lookupKeyShape.test(name) ? agents.where("agents.lookup_key", "=", name) : agents.where(sql.lit(false));
@@ -82,7 +82,7 @@ export async function createAgent(db: TenantDb, id: Id<"agent">, body: CreateAge
 const NOBODY = "" as Id<"user">;
 
 /** A person makes agents of its own; an admin also for others, a developer for anybody. */
-const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
+export const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
   viewer.kind !== "token" || viewer.user === user
     ? sql`true`
     : sql`(select current_setting('app.org_role', true)) = 'admin'`;

@@ -163,6 +163,7 @@ export interface Database {
     virtual_path: string | null;
     parent_id: Fixed<Id<"config"> | null>;
     relative_path: string | null;
+    solution_id: Id<"config"> | null;
     mime_type: string;
     version_number: Generated<number>;
     content_hash: string;

@@ -212,7 +212,7 @@ export class TenantDb {
    * already is left as it is. Answers the row as it is afterwards either way; none, where there is no such row.
    */
   patch<T extends TenantTable>(table: T, values: UpdateObject<Database, T, T>): Patch<T> {
-    return new Patch(this.selectFrom(table), this.updateTable(table), values, (statement) => this.#running(statement));
+    return new Patch(this.selectFrom(table), this.updateTable(table), values, (statement) => this.running(statement));
   }
 
   deleteFrom<T extends TenantTable>(table: T): Change<T, object> {
@@ -311,10 +311,11 @@ export class TenantDb {
         ${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}, ${JSON.stringify({ actor, ...metadata })} from changed`;
     if (change instanceof Patch) return change.telling(entry);
     const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
-    return this.#running(sql`with changed as (${changed}), told as (${entry}) select * from changed`);
+    return this.running(sql`with changed as (${changed}), told as (${entry}) select * from changed`);
   }
 
-  #running<O>(statement: RawBuilder<O>): Runs<O> {
+  /** A statement that the verbs have no word for, of parts that they made. */
+  running<O>(statement: RawBuilder<O>): Runs<O> {
     const execute = async () => (await statement.execute(this.#kysely)).rows;
     return {
       compile: () => statement.compile(this.#kysely),

@@ -71,6 +71,9 @@ const child = (kind: Kind, collection: string, body: (place: Place) => object): 
   },
 });
 
+/** The body of a config that bears the place's word. */
+const aConfig = ({ word }: Place) => ({ kind: "Config", mime_type: "text/plain", raw_content: unique(word) });
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -102,6 +105,13 @@ export const makers: Record<string, Maker> = {
     make: async (place) => {
       const body = { name: place.word, lookup_key: unique(place.word), org: place.org };
       return (await must(place.asDeveloper("POST", "/api/v1/agents", body), 200)).id;
+    },
+  },
+  "config/{config}": {
+    kind: "config",
+    make: async (place, _, by) => {
+      const body = { ...aConfig(place), org: place.org, ...(by ? { user: by } : { system: true }) };
+      return (await post(place.asDeveloper, "/api/v1/config", body)).id;
     },
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
