@@ -27,6 +27,9 @@ export const kinds = {
   }),
   agent_skill: kind({ prefix: "ask", table: "agent_skills", name: "skill", tells: changes }),
   agent_tool: kind({ prefix: "atl", table: "agent_tools", name: "tool", title: "name", tells: changes }),
+  agent_env_var: kind({
+    ...{ prefix: "anv", table: "agent_env_vars", name: "env var", title: "key", tells: changes },
+  }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),

@@ -19,8 +19,9 @@ beforeAll(async () => {
   const minted = (await asDeveloper("POST", `${at}/users/${user}/tokens`, {})).body;
   asUser = caller(bearer(minted.access_token), base);
   const agent = (await asUser("POST", "/api/v1/agents", { name: "Ada" })).body.id;
+  const env_var = (await asUser("POST", `/api/v1/agents/${agent}/agent_env_vars`, { key: "A", value: "x" })).body.id;
   const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
-  Object.assign(made, { at, org, user, agent, sandbox, refresh: minted.refresh_token });
+  Object.assign(made, { at, org, user, agent, env_var, sandbox, refresh: minted.refresh_token });
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -57,6 +58,12 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["get an agent", () => asUser("GET", `/api/v1/agents/${made.agent}`)],
   ["list and count agents", () => asUser("GET", "/api/v1/agents?search=a")],
   ["update an agent", () => asUser("PATCH", `/api/v1/agents/${made.agent}`, { name: "Ada L.", user: made.user })],
+  ["list env vars", () => asUser("GET", `/api/v1/agents/${made.agent}/agent_env_vars`)],
+  [
+    "keep an env var, of an agent whose org the key doesn't say",
+    () => asDeveloper("POST", `/api/v1/agents/${made.agent}/agent_env_vars`, { key: `K${n()}`, value: "x" }),
+  ],
+  ["change an env var", () => asDeveloper("PATCH", `/api/v1/agent_env_vars/${made.env_var}`, { value: n() })],
   ["read the feed", () => asUser("GET", "/api/v1/activity_feed?limit=5")],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
   ["ping", () => asUser("GET", "/api/v1/status/ping")],

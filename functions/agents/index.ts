@@ -1,9 +1,10 @@
 import { worker } from "../../lib/http/worker.ts";
 import agents from "./agents.ts";
 import computers from "./computers.ts";
+import envVars from "./env-vars.ts";
 import healthActions from "./health-actions.ts";
 import skills from "./skills.ts";
 import tools from "./tools.ts";
 
-export const routers = [agents, computers, healthActions, skills, tools];
+export const routers = [agents, computers, envVars, healthActions, skills, tools];
 export default worker(...routers);

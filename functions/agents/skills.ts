@@ -28,7 +28,9 @@ skills.get(
   async (c) => {
     const query = c.req.valid("query");
     const page = await openListCursor(c.env.ROOT_SECRETS, "agent_skills", c.var.db.tenant, query);
-    return c.var.answer(await paginateList(page, await listChildrenOf(c.var.db, "agent_skill", query.agent, page), toSkill));
+    return c.var.answer(
+      await paginateList(page, await listChildrenOf(c.var.db, "agent_skill", query.agent, page), toSkill),
+    );
   },
 );
 

@@ -118,20 +118,20 @@ export const createChild = <K extends ChildKind>(
 /** A condition of a change that a row which is there may fail, and the refusal then. */
 export type Guard = { where: SqlBool | ReturnType<typeof sql<boolean>>; otherwise: () => Error };
 
-/** Changes one to these values; what is undefined stays. */
+/** Changes one to these values; what is undefined stays. The feed tells the names of the fields: the columns', unless said. */
 export function updateChild<K extends ChildKind>(
   db: TenantDb,
   kind: K,
   id: Id<K>,
   values: UpdateObject<Database, TableOf<K>, TableOf<K>>,
   guard?: Guard,
+  fields = Object.keys(values).filter((name) => (values as Record<string, unknown>)[name] !== undefined),
 ): Promise<Child<K>> {
   const child = reachChild(db, kind, id, "write");
   const named = child.db
     .patch(kinds[kind].table, values)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
   const change = guard ? named.where(guard.where as never) : named;
-  const fields = Object.keys(values).filter((name) => (values as Record<string, unknown>)[name] !== undefined);
   return child.db
     .telling(change, { ...telling(db, kind, "updated"), metadata: { fields } })
     .executeTakeFirstOrThrow(guard?.otherwise ?? (() => notFound(kind))) as Promise<unknown> as Promise<Child<K>>;

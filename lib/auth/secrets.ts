@@ -7,11 +7,15 @@ const derived = new Map<string, Promise<CryptoKey[]>>();
 
 /** What is sealed and opened again: cursors of lists; secrets that stand in configs. */
 type Sealing = "cursor" | "config secret";
-/** `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys. */
-type Purpose = "refresh" | "door" | Sealing;
+/**
+ * `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys.
+ * `once`: what is remembered of a request, whose body may hold a secret short enough to be guessed from a bare hash.
+ */
+type Purpose = "refresh" | "door" | "once" | Sealing;
 const algorithms = {
   refresh: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   door: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign"]],
+  once: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   cursor: [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
   "config secret": [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
 } as const;
@@ -41,14 +45,23 @@ export function rootsOf(roots: string): string[] {
 }
 
 /** HMAC-SHA-256 under the newest root. */
-export async function mac(roots: string, text: string, purpose: "refresh" | "door" = "refresh"): Promise<Uint8Array> {
+export async function mac(
+  roots: string,
+  text: string,
+  purpose: Exclude<Purpose, "cursor"> = "refresh",
+): Promise<Uint8Array> {
   const [newest] = await keysFor(roots, purpose);
   return new Uint8Array(await crypto.subtle.sign("HMAC", newest!, utf8.encode(text)));
 }
 
 /** Whether `tag` is the MAC of the text under any root. In constant time. */
-export async function verifyMac(roots: string, text: string, tag: Uint8Array<ArrayBuffer>): Promise<boolean> {
-  for (const key of await keysFor(roots, "refresh")) {
+export async function verifyMac(
+  roots: string,
+  text: string,
+  tag: Uint8Array<ArrayBuffer>,
+  purpose: "refresh" | "once" = "refresh",
+): Promise<boolean> {
+  for (const key of await keysFor(roots, purpose)) {
     if (await crypto.subtle.verify("HMAC", key, tag, utf8.encode(text))) return true;
   }
   return false;

@@ -252,6 +252,16 @@ export interface Database {
     created_at: Stamp;
     updated_at: Stamp;
   };
+  agent_env_vars: OnAgent & {
+    id: Fixed<Id<"agent_env_var">>;
+    key: Fixed<string>;
+    description: string | null;
+    sealed: Uint8Array;
+    tag: Uint8Array;
+    hint: string | null;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
   activity_feed_entries: Owner & {
     id: Fixed<Id<"activity_feed_entry">>;
     kind: Fixed<string>;

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
-import { sha256 } from "../auth/keys.ts";
+import { mac, verifyMac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid } from "../errors.ts";
@@ -54,7 +54,9 @@ async function makeOnce<K extends StoredKind, Row>(
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
   const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
   const { pathname, search } = new URL(c.req.url);
-  const fingerprint = await sha256(`${c.req.method} ${pathname}${search}\n${await c.req.text()}`);
+  const asked = `${c.req.method} ${pathname}${search}\n${await c.req.text()}`;
+  const { ROOT_SECRETS } = c.env;
+  const fingerprint = await mac(ROOT_SECRETS, asked, "once");
   for (let attempt = 1; ; attempt++) {
     const id = newId(kind);
     try {
@@ -70,7 +72,7 @@ async function makeOnce<K extends StoredKind, Row>(
       // Swept between the two trips: the key is free again.
       if (!held && attempt < 3) continue;
       if (!held) throw error;
-      if (!sameBytes(held.fingerprint, fingerprint)) {
+      if (!(await verifyMac(ROOT_SECRETS, asked, held.fingerprint as Uint8Array<ArrayBuffer>, "once"))) {
         throw invalid({ field: KEY, message: "was already used for another request" });
       }
       c.header("Idempotent-Replayed", "true");
@@ -78,5 +80,3 @@ async function makeOnce<K extends StoredKind, Row>(
     }
   }
 }
-
-const sameBytes = (a: Uint8Array, b: Uint8Array) => a.length === b.length && a.every((byte, i) => byte === b[i]);

@@ -1,6 +1,15 @@
 import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
-import { approvals, effects, handlerTypes, type Row, type ToolKind, type ToolStatus, toolKinds, toolStatuses } from "../db/schema.ts";
+import {
+  approvals,
+  effects,
+  handlerTypes,
+  type Row,
+  type ToolKind,
+  type ToolStatus,
+  toolKinds,
+  toolStatuses,
+} from "../db/schema.ts";
 import type { FieldError } from "../errors.ts";
 import { list, map, metadata, nullable, rules, stamp, text } from "../http/valid.ts";
 import { listOf, listQuery } from "../paging.ts";

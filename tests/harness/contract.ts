@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
+import { shows } from "./canary.ts";
 
 type Answered = { status: number; headers: Headers; body: unknown; text: string };
 type Responses = Record<string, { content?: Record<string, { schema: object }> }>;
@@ -65,8 +66,9 @@ function readOperations() {
   };
 }
 
-/** Throws where the answer is one that the document or the contract does not describe. */
+/** Throws where the answer is one that the document or the contract does not describe, or shows a secret. */
 export async function checkAnswer(base: string, method: string, path: string, answer: Answered): Promise<void> {
+  if (shows(JSON.stringify([...answer.headers]) + answer.text)) throw new Error(`${method} ${path}: shows a secret`);
   const { document, ajv, templateOf } = await readDocument(base);
   const template = templateOf(path);
   const operation = template && document.paths[template]?.[method.toLowerCase()];

@@ -3,6 +3,7 @@
  * A new route asks for one by failing; `PUBLIC` may only get shorter.
  */
 import { type Kind, kinds } from "../../lib/kinds.ts";
+import { aSecret } from "../harness/canary.ts";
 import { must, system, unique } from "../harness/index.ts";
 import { aSandbox, aToken, type Place, post } from "./places.ts";
 
@@ -73,6 +74,9 @@ const child = (kind: Kind, collection: string, body: (place: Place) => object): 
 
 /** The body of a config that bears the place's word. */
 const aConfig = ({ word }: Place) => ({ kind: "Config", mime_type: "text/plain", raw_content: unique(word) });
+const anEnvVar = ({ word }: Place) => ({
+  ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
+});
 
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
@@ -115,6 +119,7 @@ export const makers: Record<string, Maker> = {
     },
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
+  "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
 };
 
 export const makerOf = (parameter: string): Maker => {
@@ -135,6 +140,9 @@ export const absentId = (kind: Kind) => `${kinds[kind].prefix}_${"0".repeat(21)}
 export const ABSENT: Values = Object.fromEntries(
   Object.entries(makers).map(([parameter, { kind }]) => [parameter, absentId(kind)]),
 );
+
+/** One that is sent again. */
+const SAME_SECRET = aSecret();
 
 /** A body for each operation that takes one, such that a row of the place comes of it. */
 export const samples: Record<string, (place: Place) => object> = {
@@ -159,6 +167,8 @@ export const samples: Record<string, (place: Place) => object> = {
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
   "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
+  "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,
+  "PATCH /api/v1/agent_env_vars/{env_var}": () => ({ value: SAME_SECRET }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
