@@ -22,6 +22,7 @@ export const kinds = {
   agent_computer: kind({
     ...{ prefix: "cmp", table: "agent_computers", name: "computer", title: "name", tells: changes },
   }),
+  agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),

@@ -11,7 +11,7 @@ import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import { kinds, type StoredKind, type TableOf } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
-import { feedReaders, reachAgent } from "./queries.ts";
+import { agentNamed, feedReaders, reachAgent } from "./queries.ts";
 
 /** A kind whose rows hang on an agent. */
 export type ChildKind = { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind];
@@ -21,6 +21,12 @@ type New<K extends ChildKind> = Omit<InsertObject<Database, TableOf<K>>, "id" | 
 type AnyRows = Rows<"agent_computers">;
 
 const rowsOf = (db: TenantDb, kind: ChildKind) => db.selectFrom(kinds[kind].table) as AnyRows;
+
+/** The row of an address: by its id and, where the address names its agent, of that one alone. */
+function named(db: TenantDb, kind: ChildKind, id: string, agent?: string): AnyRows {
+  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
+  return agent === undefined ? rows : rows.where("agent_id", "in", agentNamed(db, agent).select("agents.id"));
+}
 
 /** What the feed tells of one: who may read the agent may read the entry. */
 export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
@@ -41,26 +47,31 @@ export function reachChild<K extends ChildKind>(
   kind: K,
   id: Id<K>,
   action: "read" | "write",
+  agent?: string,
 ): Reached<TableOf<K>> {
-  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
-  const agent = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
-  return { db: agent.db, rows: rows.where("agent_id", "in", agent.rows.select("id")) as unknown as Rows<TableOf<K>> };
+  const rows = named(db, kind, id, agent);
+  const above = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
+  return { db: above.db, rows: rows.where("agent_id", "in", above.rows.select("id")) as unknown as Rows<TableOf<K>> };
 }
 
 /** 404 unless the viewer may read its agent. */
-export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<Child<K>> =>
-  readable(db, rowsOf(db, kind))
+export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>, agent?: string): Promise<Child<K>> =>
+  readable(db, named(db, kind, id, agent))
     .selectAll()
-    .where("id", "=", id as Id<"agent_computer">)
     .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<unknown> as Promise<Child<K>>;
 
 const readable = (db: TenantDb, rows: AnyRows): AnyRows =>
   rows.where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));
 
 /** All of an agent, newest first. There are at most a hundred. */
-export function listChildren<K extends ChildKind>(db: TenantDb, kind: K, agent: string): Promise<Child<K>[]> {
+export function listChildren<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  agent: string,
+  narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
+): Promise<Child<K>[]> {
   const above = reachAgent(db, agent, "read");
-  return rowsOf(above.db, kind)
+  return (narrow(rowsOf(above.db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows)
     .selectAll()
     .where("agent_id", "in", above.rows.select("id"))
     .orderBy(sql`id desc`)
@@ -114,8 +125,9 @@ export function updateChild<K extends ChildKind>(
   id: Id<K>,
   values: UpdateObject<Database, TableOf<K>, TableOf<K>>,
   guard?: Guard,
+  agent?: string,
 ): Promise<Child<K>> {
-  const child = reachChild(db, kind, id, "write");
+  const child = reachChild(db, kind, id, "write", agent);
   const named = child.db
     .patch(kinds[kind].table, values)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
@@ -127,8 +139,13 @@ export function updateChild<K extends ChildKind>(
 }
 
 /** Deletes one. */
-export async function deleteChild<K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<void> {
-  const child = reachChild(db, kind, id, "write");
+export async function deleteChild<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  id: Id<K>,
+  agent?: string,
+): Promise<void> {
+  const child = reachChild(db, kind, id, "write", agent);
   const change = child.db
     .deleteFrom(kinds[kind].table)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);

@@ -10,4 +10,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-21-timeouts",
   "2026-11-22-computers",
   "2026-11-22-configs",
+  "2026-11-22-schedules",
 ];

@@ -71,6 +71,8 @@ const child = (kind: Kind, collection: string, body: (place: Place) => object): 
   },
 });
 
+const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -105,6 +107,7 @@ export const makers: Record<string, Maker> = {
     },
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
+  "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
 };
 
 export const makerOf = (parameter: string): Maker => {
@@ -149,6 +152,8 @@ export const samples: Record<string, (place: Place) => object> = {
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
   "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
+  "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
+  "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
