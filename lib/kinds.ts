@@ -30,6 +30,7 @@ export const kinds = {
   agent_env_var: kind({
     ...{ prefix: "anv", table: "agent_env_vars", name: "env var", title: "key", tells: changes },
   }),
+  agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),

@@ -2,7 +2,7 @@
  * What hangs on an agent, whatever its kind: reached through the agent and under its access list, made where the agent
  * is, listed with it, and told of to whoever may read it.
  */
-import { type InsertObject, type SqlBool, sql, type UpdateObject } from "kysely";
+import { type InsertObject, type RawBuilder, type SqlBool, sql, type UpdateObject } from "kysely";
 import { passes, type Reached, reach } from "../auth/acl.ts";
 import type { Database, OnAgent, Row } from "../db/schema.ts";
 import type { Rows, Runs } from "../db/statements.ts";
@@ -11,7 +11,7 @@ import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import { kinds, type StoredKind, type TableOf } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
-import { feedReaders, reachAgent } from "./queries.ts";
+import { agentNamed, feedReaders, reachAgent } from "./queries.ts";
 
 /** A kind whose rows hang on an agent. */
 export type ChildKind = { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind];
@@ -21,6 +21,12 @@ type New<K extends ChildKind> = Omit<InsertObject<Database, TableOf<K>>, "id" | 
 type AnyRows = Rows<"agent_computers">;
 
 const rowsOf = (db: TenantDb, kind: ChildKind) => db.selectFrom(kinds[kind].table) as AnyRows;
+
+/** The row of an address: by its id and, where the address names its agent, of that one alone. */
+function named(db: TenantDb, kind: ChildKind, id: string, agent?: string): AnyRows {
+  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
+  return agent === undefined ? rows : rows.where("agent_id", "in", agentNamed(db, agent).select("agents.id"));
+}
 
 /** What the feed tells of one: who may read the agent may read the entry. */
 export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
@@ -41,17 +47,17 @@ export function reachChild<K extends ChildKind>(
   kind: K,
   id: Id<K>,
   action: "read" | "write",
+  agent?: string,
 ): Reached<TableOf<K>> {
-  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
-  const agent = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
-  return { db: agent.db, rows: rows.where("agent_id", "in", agent.rows.select("id")) as unknown as Rows<TableOf<K>> };
+  const rows = named(db, kind, id, agent);
+  const above = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
+  return { db: above.db, rows: rows.where("agent_id", "in", above.rows.select("id")) as unknown as Rows<TableOf<K>> };
 }
 
 /** 404 unless the viewer may read its agent. */
-export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<Child<K>> =>
-  readable(db, rowsOf(db, kind))
+export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>, agent?: string): Promise<Child<K>> =>
+  readable(db, named(db, kind, id, agent))
     .selectAll()
-    .where("id", "=", id as Id<"agent_computer">)
     .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<unknown> as Promise<Child<K>>;
 
 const readable = (db: TenantDb, rows: AnyRows): AnyRows =>
@@ -116,30 +122,38 @@ export const createChild = <K extends ChildKind>(
   insertChild(db, kind, agent, id, values).insert.executeTakeFirstOrThrow(() => notFound("agent"));
 
 /** A condition of a change that a row which is there may fail, and the refusal then. */
-export type Guard = { where: SqlBool | ReturnType<typeof sql<boolean>>; otherwise: () => Error };
+export type Guard = { where: RawBuilder<SqlBool>; otherwise: () => Error };
+/** `fields` are what the feed tells was changed, without it the columns; `agent`, the one that the address names, too. */
+type How = Partial<Guard> & { fields?: string[]; agent?: string | undefined };
+const setBy = (values: object) =>
+  Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
-/** Changes one to these values; what is undefined stays. The feed tells the names of the fields: the columns', unless said. */
+/** Changes one to these values; what is undefined stays. */
 export function updateChild<K extends ChildKind>(
   db: TenantDb,
   kind: K,
   id: Id<K>,
   values: UpdateObject<Database, TableOf<K>, TableOf<K>>,
-  guard?: Guard,
-  fields = Object.keys(values).filter((name) => (values as Record<string, unknown>)[name] !== undefined),
+  { where, otherwise, fields = setBy(values), agent }: How = {},
 ): Promise<Child<K>> {
-  const child = reachChild(db, kind, id, "write");
+  const child = reachChild(db, kind, id, "write", agent);
   const named = child.db
     .patch(kinds[kind].table, values)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
-  const change = guard ? named.where(guard.where as never) : named;
+  const change = where ? named.where(where as never) : named;
   return child.db
     .telling(change, { ...telling(db, kind, "updated"), metadata: { fields } })
-    .executeTakeFirstOrThrow(guard?.otherwise ?? (() => notFound(kind))) as Promise<unknown> as Promise<Child<K>>;
+    .executeTakeFirstOrThrow(otherwise ?? (() => notFound(kind))) as Promise<unknown> as Promise<Child<K>>;
 }
 
 /** Deletes one. */
-export async function deleteChild<K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<void> {
-  const child = reachChild(db, kind, id, "write");
+export async function deleteChild<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  id: Id<K>,
+  agent?: string,
+): Promise<void> {
+  const child = reachChild(db, kind, id, "write", agent);
   const change = child.db
     .deleteFrom(kinds[kind].table)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);

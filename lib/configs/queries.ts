@@ -1,5 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { feedReaders, mayOwnFor, named as namedAgents } from "../agents/queries.ts";
+import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
 import { orgRole, passes } from "../auth/acl.ts";
 import { NONE } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
@@ -52,7 +52,7 @@ function ownedBy(db: TenantDb, { team, user, agent, system, org }: Owner): Confi
   let configs = db.selectFrom("configs");
   if (team) configs = configs.where(sql.lit(false));
   if (user) configs = configs.where("configs.user_id", "=", user as Id<"user">);
-  if (agent) configs = configs.where("configs.agent_id", "in", namedAgents(db, agent).select("agents.id"));
+  if (agent) configs = configs.where("configs.agent_id", "in", agentNamed(db, agent).select("agents.id"));
   if (system) configs = configs.where("configs.user_id", "is", null).where("configs.agent_id", "is", null);
   if (org) configs = configs.where("configs.org_id", "=", org as Id<"org">);
   return configs;
@@ -145,7 +145,7 @@ function placeOf(db: TenantDb, asked: Owner): Place {
     return { ...place, rows: within(rows), field: org ? "org" : "user", user_id: user };
   }
   if (agent) {
-    const rows = namedAgents(db, agent).where(passes(viewer, "writers"));
+    const rows = agentNamed(db, agent).where(passes(viewer, "writers"));
     return { ...place, rows: within(rows), field: org ? "org" : "agent", agent_id: sql`agents.id` };
   }
   const here = viewer.kind === "token" ? viewer.org : NONE;
@@ -435,7 +435,7 @@ export async function changeOwner(db: TenantDb, id: Id<"config">, body: Owner): 
     .where("users.id", "=", body.user as Id<"user">)
     .where(here)
     .where(mayOwnFor(viewer, body.user ?? ""));
-  const agent = namedAgents(db, body.agent ?? "")
+  const agent = agentNamed(db, body.agent ?? "")
     .select("agents.id")
     .where(here)
     .where(passes(viewer, "writers"));
@@ -464,7 +464,11 @@ export async function changeOwner(db: TenantDb, id: Id<"config">, body: Owner): 
  * What refers to a config by a foreign key, and so keeps it: kinds of what hangs on an agent, and the column. A table
  * that is missing here fails tests/catalogue.test.ts.
  */
-export const holders: readonly { kind: StoredKind; column: string }[] = [];
+export const holders: readonly { kind: StoredKind; column: string }[] = [
+  { kind: "agent_skill", column: "config_id" },
+  { kind: "agent_tool", column: "config_id" },
+  { kind: "agent_tool", column: "parameters_config_id" },
+];
 
 /** Deletes a config, its versions and its children. 409 where something uses one of them, naming what the viewer may see. */
 export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {

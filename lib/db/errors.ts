@@ -65,9 +65,10 @@ function asForbidden(reason: string, permission: string): ApiError {
 const nameOf = (table: string) => Object.values(kinds).find((kind) => kind.table === table)?.name ?? table;
 
 /**
- * `<table>_<field>_key` is a value that is taken (409), `…_once` one where the contract says 422; `<table>_tenant_fkey`
- * and `<table>_<field>_fkey` name something that isn't there, and `<table>_<field>_check` is a bound that only the
- * database can see (422); `<table>_size_check` is the bound of several fields together. Null: no such rule.
+ * `<table>_<field>_key` is a value that is taken (409), `…_once` one where the contract says 422; `<table>_tenant_fkey` and
+ * `<table>_<field>_fkey` name something that isn't there, `<table>_<field>_check` is a bound that only the database can see,
+ * and `<table>_<field>_fits` a rule between fields, of which a patch knows but some (422); `<table>_size_check` is the bound
+ * of several fields together. Null: no such rule.
  */
 function asFieldError({
   code,
@@ -78,10 +79,11 @@ function asFieldError({
   table: string;
   constraint: string;
 }): ApiError | null {
-  const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|once|fkey|check)$/) ?? [];
+  const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|once|fkey|check|fits)$/) ?? [];
   if (!constraint.startsWith(`${table}_`) || !named) return null;
   if (code === "23505" && rule === "key") return conflict(named);
   if (code === "23505" && rule === "once") return invalid({ field: named, message: "is already taken" });
+  if (code === "23514" && rule === "fits") return invalid({ field: named, message: "must fit the other fields" });
   if (code === "23514" && rule === "check") {
     if (named !== "size") return invalid({ field: named, message: "is too large" });
     const together = "are too large together: texts, access list and metadata take at most 64 KB as JSON";

@@ -45,6 +45,9 @@ export type Acl = { grants: AclGrant[] };
 export type OnAgent = Owner & { agent_id: Fixed<Id<"agent">> };
 export const computerStatuses = ["provisioning", "ready", "error", "terminated"] as const;
 export type ComputerStatus = (typeof computerStatuses)[number];
+export const scheduleTypes = ["once", "recurring"] as const;
+export const scheduleStatuses = ["active", "paused", "completed", "cancelled", "expired"] as const;
+export type ScheduleStatus = (typeof scheduleStatuses)[number];
 
 export const toolKinds = ["builtin", "custom", "mcp"] as const;
 export type ToolKind = (typeof toolKinds)[number];
@@ -219,6 +222,22 @@ export interface Database {
     async: Generated<boolean>;
     lookup_key: string | null;
     template_config_id: Id<"config"> | null;
+    metadata: Json<Metadata>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  agent_schedules: OnAgent & {
+    id: Fixed<Id<"agent_schedule">>;
+    schedule_type: Fixed<(typeof scheduleTypes)[number]>;
+    cron_expression: string | null;
+    scheduled_at: string | null;
+    timezone: string;
+    instructions: string;
+    max_runs: number | null;
+    run_count: ColumnType<number, never, number>;
+    status: ColumnType<ScheduleStatus, never, ScheduleStatus>;
+    next_run_at: string | null;
+    last_run_at: ColumnType<string | null, never, string>;
     metadata: Json<Metadata>;
     created_at: Stamp;
     updated_at: Stamp;

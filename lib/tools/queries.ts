@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import { insertChild, listChildren, listChildrenOf, reachChild, telling, updateChild } from "../agents/children.ts";
-import { configNamed } from "../configs/named.ts";
+import { configNamed } from "../configs/queries.ts";
 import { type ToolKind, toolKinds } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, unprocessable } from "../errors.ts";
@@ -13,7 +13,9 @@ const json = (value: object | null | undefined) => (value == null ? value : JSON
 
 /** The columns that a body sets; absent leaves alone, null clears. */
 function columns(db: TenantDb, above: "agents" | "agent_tools", body: UpdateTool) {
-  const named = (config: string | null | undefined) => (config == null ? config : configNamed(db, config, above));
+  const org = sql.ref(`${above}.org_id`);
+  const named = (config: string | null | undefined) =>
+    config == null ? config : configNamed(db, config, undefined, org);
   return {
     name: body.name,
     name_prefix: body.name_prefix,

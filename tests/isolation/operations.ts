@@ -77,6 +77,7 @@ const aConfig = ({ word }: Place) => ({ kind: "Config", mime_type: "text/plain",
 const anEnvVar = ({ word }: Place) => ({
   ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
 });
+const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
 
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
@@ -120,6 +121,7 @@ export const makers: Record<string, Maker> = {
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
   "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
+  "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
 };
 
 export const makerOf = (parameter: string): Maker => {
@@ -169,6 +171,8 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
   "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,
   "PATCH /api/v1/agent_env_vars/{env_var}": () => ({ value: SAME_SECRET }),
+  "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
+  "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
