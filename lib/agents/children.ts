@@ -92,8 +92,8 @@ export function listChildrenOf<K extends ChildKind>(
   const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
   const rows = narrow(rowsOf(db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
   if (!agents) return db.pageByCursor(rows.where("agent_id", "in", seen), page) as never;
-  const names = sql`unnest(${agents}::text[]) as names (name)`;
-  const there = seen.where(sql<boolean>`(id = name or lookup_key = name)`);
+  const names = sql`unnest(${agents}::text[]) as names (asked)`;
+  const there = seen.where(sql<boolean>`(id = asked or lookup_key = asked)`);
   const gate = sql`select app.must_reach('agent', (select true where not exists
     (select from ${names} where not exists ${there})))`;
   const named = seen.where(sql<boolean>`(id = any (${agents}::text[]) or lookup_key = any (${agents}::text[]))`);

@@ -75,7 +75,7 @@ export async function createTool(
   return made[0];
 }
 
-const ofKind = (kind: ToolKind | undefined) => sql<boolean>`${kind ?? null}::text is null or kind = ${kind ?? null}`;
+const ofKind = (kind: ToolKind | undefined) => sql<boolean>`(${kind ?? null}::text is null or kind = ${kind ?? null})`;
 
 /** The tools of an agent, newest first. */
 export const listToolsOf = (db: TenantDb, agent: string, kind: ToolKind | undefined): Promise<ToolRow[]> =>

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
+import { checkSchema, validateAgainst } from "../configs/json-schema.ts";
 import {
   approvals,
   effects,
@@ -13,7 +14,7 @@ import {
 import type { FieldError } from "../errors.ts";
 import { list, map, metadata, nullable, rules, stamp, text } from "../http/valid.ts";
 import { listOf, listQuery } from "../paging.ts";
-import { type Builtin, catalog, reservedNames } from "./catalog.ts";
+import { type Builtin, builtins, catalog, reservedNames } from "./catalog.ts";
 
 const MAX_FUNCTION_NAME = 64;
 const name = v.pipe(text(MAX_FUNCTION_NAME), v.regex(/^[a-zA-Z0-9_-]+$/, "must be made of letters, digits, _ and -"));
@@ -22,6 +23,16 @@ const name_prefix = v.pipe(
   v.regex(/^[a-z][a-z0-9_]*$/, "must begin with a small letter, and be made of those, digits and _"),
 );
 const config = v.pipe(text(255), v.nonEmpty());
+
+/** Checked when it is saved: a session would find out too late. Its faults are told at once, each by its place. */
+const parameters = v.pipe(
+  map,
+  v.rawCheck<Record<string, unknown>>(({ dataset, addIssue }) => {
+    if (!dataset.typed) return;
+    if (dataset.value.type !== "object") addIssue({ message: 'must be a JSON Schema whose type is "object"' });
+    else for (const message of checkSchema(dataset.value)) addIssue({ message });
+  }),
+);
 
 const fields = {
   name: v.optional(v.nullable(name)),
@@ -32,7 +43,7 @@ const fields = {
   /** A config by its id or lookup_key: HttpTool, Script, WorkflowGraph or McpServer, as the tool is. */
   config: v.optional(v.nullable(config)),
   /** JSON Schema of the arguments. */
-  parameters: v.optional(v.nullable(map)),
+  parameters: v.optional(v.nullable(parameters)),
   parameters_config: v.optional(v.nullable(config)),
   builtin_tool_config: v.optional(v.nullable(map)),
   /** What a call does to the world; null: what its method or kind says. */
@@ -99,6 +110,12 @@ const faultsOfNew = (body: Fields): FieldError[] => [
     : [{ field: "parameters", message: "is required, unless parameters_config names them" }]),
 ];
 
+const faultsOfConfig = (key: string, config: object): FieldError[] =>
+  validateAgainst(builtins.get(key)?.config_schema ?? {}, config).map(({ pointer, message }) => ({
+    field: "builtin_tool_config",
+    message: pointer ? `${pointer} ${message}` : message,
+  }));
+
 type Status = "draft" | ToolStatus | null | undefined;
 
 export const createToolBody = v.pipe(
@@ -116,6 +133,7 @@ export const createToolBody = v.pipe(
       ...sent(body),
     }),
     ...(body.kind === "custom" ? faultsOfNew(body) : []),
+    ...(body.builtin_tool_key ? faultsOfConfig(body.builtin_tool_key, body.builtin_tool_config ?? {}) : []),
   ]),
 );
 export type CreateTool = v.InferOutput<typeof createToolBody>;

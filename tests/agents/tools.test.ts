@@ -11,7 +11,7 @@ const faultsOf = ({ status, body }: { status: number; body: any }) => [
 const sources = {
   HttpTool: ["application/json", JSON.stringify({ method: "GET", url: "https://api.example.com/things" })],
   Script: ["text/plain", "1 + 1"],
-  WorkflowGraph: ["application/json", "{}"],
+  WorkflowGraph: ["application/json", JSON.stringify({ nodes: [] })],
   McpServer: ["application/json", JSON.stringify({ url: "https://mcp.example.com", transport: "streamable_http" })],
 } as const;
 const aConfig = (call: Call, kind: keyof typeof sources, fields: object = {}): Promise<any> => {
@@ -65,6 +65,22 @@ describe("POST /api/v1/agents/{agent}/agent_tools", () => {
     ["a name that no model could call", { name: "look up" }, ["name"]],
     ["a name too long with its prefix", { name: "x".repeat(60), name_prefix: "prefix" }, ["name"]],
     ["a handler that is agentry's own", { handler_type: "builtin" }, ["handler_type"]],
+    [
+      "parameters that are no schema",
+      { parameters: { type: "object", properties: { a: { type: "colour" } } } },
+      ["parameters"],
+    ],
+    ["parameters that are no object's", { parameters: { type: "string" } }, ["parameters"]],
+    [
+      "parameters with a pattern that no engine runs in linear time",
+      { parameters: { type: "object", properties: { a: { pattern: "(?=a)b" } } } },
+      ["parameters"],
+    ],
+    [
+      "a builtin's config that it doesn't take",
+      { kind: "builtin", builtin_tool_key: "memory", builtin_tool_config: { a: 1 } },
+      ["builtin_tool_config"],
+    ],
     ["an effect that is none", { effect: "twice" }, ["effect"]],
     ["a config that isn't there", { config: "cfg_0000000000000000000001" }, ["config"]],
   ])("refuses %s: 422", async (_, body, fields) => {
