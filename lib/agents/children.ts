@@ -90,14 +90,16 @@ export function listChildrenOf<K extends ChildKind>(
   narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
 ): Promise<Child<K>[]> {
   const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
-  const rows = narrow(rowsOf(db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
-  if (!agents) return db.pageByCursor(rows.where("agent_id", "in", seen), page) as never;
-  const names = sql`unnest(${agents}::text[]) as names (asked)`;
+  const list = (from: TenantDb, of: typeof seen) => {
+    const rows = narrow(rowsOf(from, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
+    return from.pageByCursor(rows.where("agent_id", "in", of), page) as Promise<unknown> as Promise<Child<K>[]>;
+  };
+  if (!agents) return list(db, seen);
   const there = seen.where(sql<boolean>`(id = asked or lookup_key = asked)`);
   const gate = sql`select app.must_reach('agent', (select true where not exists
-    (select from ${names} where not exists ${there})))`;
+    (select from unnest(${agents}::text[]) as names (asked) where not exists ${there})))`;
   const named = seen.where(sql<boolean>`(id = any (${agents}::text[]) or lookup_key = any (${agents}::text[]))`);
-  return db.behind(gate).pageByCursor(rows.where("agent_id", "in", named), page) as never;
+  return list(db.behind(gate), named);
 }
 
 /** What makes one on the agent that an address names, and the database to run it on: see `createChild`. */
