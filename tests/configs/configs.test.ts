@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
+import { PlatformClient } from "@archastro/sdk";
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, type Call, must, sql, together, unique } from "../harness/index.ts";
+import { anAgent, anApp, type Call, must, sql, system, together, unique } from "../harness/index.ts";
 
 const yaml = (raw_content: string, fields: object = {}) => ({
   ...{ kind: "AgentTemplate", mime_type: "application/yaml", raw_content },
@@ -648,5 +649,45 @@ describe("GET /api/v1/config/kinds", () => {
     for (const none of ["Nothing", "constructor"]) {
       expect((await as(acme)("GET", `/api/v1/config/kinds/${none}/schema`)).status).toBe(404);
     }
+  });
+});
+
+describe("the SDK", () => {
+  it.each(["a secret key", "a person's token"])("keeps configs, with %s", async (credential) => {
+    const { acme, publishable_key, secret_key, owners, aToken } = await anApp();
+    const token = (await aToken(owners[acme]!)).access_token;
+    const { config } = (
+      credential === "a secret key"
+        ? PlatformClient.withSecretKey(secret_key, system.base)
+        : PlatformClient.withToken(publishable_key, token, system.base)
+    ).v1;
+    const owner = credential === "a secret key" ? { system: true } : { user: owners[acme]! };
+    const body = { kind: "AgentTemplate", mime_type: "application/yaml", raw_content: "name: Ada\n" };
+    const made = await config.create({ ...body, lookup_key: "ada", virtual_path: "a/ada.yaml" });
+    expect((await config.list({ kind: "AgentTemplate", pathPrefix: "a/" })).data.map(({ id }) => id)).toEqual([
+      made.id,
+    ]);
+    expect((await config.get(made.id)).id).toBe(made.id);
+    expect((await config.get("a%2Fada.yaml", owner)).id).toBe(made.id);
+    const next = await config.update(made.id, {
+      ...body,
+      kind: undefined,
+      raw_content: "name: Eve",
+      expected_version: 1,
+    } as never);
+    expect(next.current_version!.version_number).toBe(2);
+    const raw = await config.content(made.id, { format: "json" });
+    expect(JSON.parse(Buffer.from(raw.content as never).toString())).toEqual({ name: "Eve" });
+    expect((await config.versions(made.id)).versions.length).toBe(2);
+    expect((await config.archive("ada", owner)).is_archived).toBe(true);
+    expect((await config.unarchive(made.id, {})).is_archived).toBe(false);
+    expect((await config.changeOwner(made.id, { system: true })).id).toBe(made.id);
+    expect((await config.validate(body)).valid).toBe(true);
+    expect((await config.encryptSecret({ plaintext: "s" })).encrypted_value).toBeTruthy();
+    expect((await config.facets()).kinds).toEqual([{ kind: "AgentTemplate", count: 1 }]);
+    expect((await config.kinds.list({ kind: ["Skill", "Script"] })).data.length).toBe(2);
+    expect((await config.kinds.schema("HttpTool")).kind).toBe("HttpTool");
+    await config.delete(made.id);
+    await expect(config.get(made.id)).rejects.toThrow();
   });
 });
