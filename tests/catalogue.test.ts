@@ -1,5 +1,7 @@
 /** Reads pg_catalog and fails a new table that forgets a wall. */
 import { expect, it } from "vitest";
+import { holders } from "../lib/configs/queries.ts";
+import { kinds } from "../lib/kinds.ts";
 import { sql } from "./harness/index.ts";
 
 const tables = () =>
@@ -120,6 +122,16 @@ it("has an index for every foreign key that a delete follows", async () => {
     );
     expect(served, `${conname} (${wanted})`).toBe(true);
   }
+});
+
+it("keeps every config that something refers to: what does is among the holders of lib/configs/queries.ts", async () => {
+  const rows = await sql(`select c.conrelid::regclass::text as name, a.attname as column, c.confdeltype as on_delete
+    from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[array_length(c.conkey, 1)]
+    where c.contype = 'f' and c.confrelid = 'data.configs'::regclass order by 1, 2`);
+  // What goes with a config, or lets go of it, keeps none.
+  const keeps = rows.filter(({ on_delete }) => on_delete === "a").map(({ name, column }) => `${name}.${column}`);
+  expect(keeps).toEqual(holders.map(({ kind, column }) => `data.${kinds[kind].table}.${column}`).sort());
+  expect(rows.length - keeps.length).toBe(3);
 });
 
 /** The functions that run as their owner, whom no policy narrows, and what each needs that for. */

@@ -227,6 +227,7 @@ describe("CORS", () => {
     ]) {
       expect(answer.headers.get("Access-Control-Allow-Origin")).toBe("*");
       expect(answer.headers.get("Access-Control-Expose-Headers")!.split(",").toSorted()).toEqual([
+        "ETag",
         "Idempotent-Replayed",
         "Retry-After",
         "WWW-Authenticate",
@@ -255,6 +256,7 @@ describe("CORS", () => {
         "authorization",
         "content-type",
         "idempotency-key",
+        "if-match",
         "x-api-key",
         "x-archastro-api-key",
         "x-request-id",

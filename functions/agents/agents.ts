@@ -55,7 +55,7 @@ agents.patch(
   },
 );
 
-agents.delete("/api/v1/agents/:agent", allow("agents:write"), givesNothing(), async (c) => {
+agents.delete("/api/v1/agents/:agent", allow("agents:write"), givesNothing(409), async (c) => {
   await deleteAgent(c.var.db, c.req.param("agent"));
   return c.var.answer();
 });

@@ -1,5 +1,5 @@
 /** The content of configs: read from YAML, JSON or bytes, judged by a kind, and compared. */
-import { type Document, LineCounter, parseAllDocuments, stringify } from "yaml";
+import { type Document, isScalar, Lexer, LineCounter, parseAllDocuments, stringify, visit } from "yaml";
 import { nearest, ScriptError } from "../script/errors.ts";
 import { parse } from "../script/parser.ts";
 import { type Fault, validateAgainst } from "./json-schema.ts";
@@ -8,6 +8,8 @@ import { configKinds, isStructured } from "./kinds.ts";
 export const MAX_CONTENT_BYTES = 1024 * 1024;
 const MAX_DEPTH = 64;
 const MAX_VALUES = 100_000;
+/** Of YAML, which takes a hundred times as long to read as JSON: about 12,000 fields. */
+const MAX_WORDS = 100_000;
 /** A name in YAML may stand for a part many times over: what that comes to is bounded, too. */
 const MAX_ALIASES = 100;
 
@@ -53,18 +55,22 @@ function parseJson(text: string): Parsed {
 }
 
 function parseYaml(text: string): Parsed {
+  const tooMuch = skim(text);
+  if (tooMuch) return { fault: tooMuch };
   try {
     const lineCounter = new LineCounter();
-    const documents = parseAllDocuments(text, { version: "1.2", schema: "core", lineCounter, prettyErrors: false });
-    if (!Array.isArray(documents)) return { value: null };
-    const [document] = documents as Document.Parsed[];
-    const [error] = document!.errors;
-    if (error) {
-      const { line, col } = lineCounter.linePos(error.pos[0]);
-      return { fault: `is not valid YAML: line ${line}, column ${col}` };
+    // That no name comes twice is looked for here: the reader compares each with each.
+    const options = { version: "1.2", schema: "core", uniqueKeys: false, lineCounter, prettyErrors: false } as const;
+    const [document, another] = parseAllDocuments(text, options) as Document.Parsed[];
+    if (!document) return { value: null };
+    if (another) return { fault: "must be one YAML document" };
+    const at = document.errors[0]?.pos[0] ?? repeatedName(document);
+    if (at !== null) {
+      const { line, col } = lineCounter.linePos(at);
+      const why = document.errors.length ? "is not valid YAML" : "has one name twice";
+      return { fault: `${why}: line ${line}, column ${col}` };
     }
-    if (documents.length > 1) return { fault: "must be one YAML document" };
-    return { value: document!.toJS({ maxAliasCount: MAX_ALIASES }) };
+    return { value: document.toJS({ maxAliasCount: MAX_ALIASES }) };
   } catch (error) {
     // What it expands to is too much, or it is nested deeper than the stack.
     if (error instanceof ReferenceError || error instanceof RangeError) {
@@ -72,6 +78,33 @@ function parseYaml(text: string): Parsed {
     }
     throw error;
   }
+}
+
+/** Looks at the text's words before anything is made of them: that is cheap, and what is made of very many is not. */
+function skim(text: string): string | null {
+  let [words, depth] = [0, 0];
+  for (const word of new Lexer().lex(text)) {
+    if (++words > MAX_WORDS) return `must have at most ${MAX_WORDS} words, marks and gaps: send JSON instead`;
+    if (word === "[" || word === "{") depth++;
+    else if (word === "]" || word === "}") depth--;
+    if (depth > MAX_DEPTH) return `must not be nested deeper than ${MAX_DEPTH}`;
+  }
+  return null;
+}
+
+/** Where a map has a name for the second time. */
+function repeatedName(document: Document.Parsed): number | null {
+  let at: number | null = null;
+  visit(document, {
+    Map(_, { items }) {
+      const names = new Set<unknown>();
+      for (const { key } of items) {
+        const name = isScalar(key) ? String(key.value) : null;
+        if (name !== null && names.size === names.add(name).size) at ??= (key as { range?: number[] }).range?.[0] ?? 0;
+      }
+    },
+  });
+  return at;
 }
 
 /** Whether a value is one of JSON and small enough. A part that two others share counts for each. */

@@ -15,7 +15,7 @@ export type Fault = {
 const MAX_BYTES = 64 * 1024;
 const MAX_DEPTH = 32;
 const MAX_VISITS = 200_000;
-const MAX_PATTERN_STEPS = 5_000_000;
+const MAX_PATTERN_STEPS = 1_000_000;
 const MAX_FAULTS = 50;
 /** Of a name or a choice, as a fault repeats it. */
 const MAX_NAME = 100;
@@ -202,7 +202,7 @@ function prepare(schema: unknown): Schema {
       weight += parts.length / 8;
       prepared[keyword] = Object.fromEntries(parts.map(([name, part]) => [name, prepare(part)]));
     } else if ([...COUNTS, ...NUMBERS, ...PLAIN].includes(keyword)) {
-      weight += (JSON.stringify(value) ?? "").length / 64;
+      weight += (JSON.stringify(value) ?? "").length / 8;
       prepared[keyword] = value;
     }
   }

@@ -403,7 +403,8 @@ export async function updateConfig(
   if (now) return now;
   const verdict = judged?.get(before.kind);
   if (verdict?.hash === null) throw faulty(verdict);
-  if (expected.match && !expected.match.includes(before.version_number)) throw preconditionFailed();
+  if (expected.match) throw preconditionFailed();
+  if (expected.version === null) throw notFound("config");
   throw refused("version_conflict", "Another version of this config has been saved since expected_version.");
 }
 

@@ -7,6 +7,7 @@ import {
   invalid,
   limitReached,
   notFound,
+  refused as refuse,
   unauthenticated,
   unavailable,
 } from "../errors.ts";
@@ -47,6 +48,7 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE401") return unauthenticated();
   if (code === "AE403") return asForbidden(reason, permission);
   if (code === "AE404") return notFound(reason as Kind);
+  if (code === "23503" && reason.startsWith("update or delete")) return stillUsed(nameOf(refused.table));
   if (code === "AE422") return limitReached(nameOf(refused.table), reason);
   return asFieldError(refused) ?? error;
 }
@@ -61,6 +63,9 @@ function asForbidden(reason: string, permission: string): ApiError {
   const { name } = kinds[kind as Kind];
   return forbidden("forbidden", `You may read this ${name}, but the access list does not let you change it.`);
 }
+
+const stillUsed = (name: string) =>
+  refuse("in_use", `Something that would go with this is still in use, by a ${name}.`);
 
 const nameOf = (table: string) => Object.values(kinds).find((kind) => kind.table === table)?.name ?? table;
 

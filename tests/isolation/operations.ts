@@ -32,6 +32,16 @@ export const WITHOUT_PROVIDER = [
   "POST /api/v1/agent_computers/{computer}/exec",
 ];
 
+/** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
+export const NAMED_WITH_OWNER = [
+  ...["GET", "PATCH", "PUT"].map((method) => `${method} /api/v1/config/{config}`),
+  ...["content", "versions"].map((part) => `GET /api/v1/config/{config}/${part}`),
+  ...["archive", "unarchive"].map((verb) => `POST /api/v1/config/{config}/${verb}`),
+];
+
+/** Parameters that stand for no row, but for a word of the document's own. */
+const WORDS: Record<string, string> = { "kinds/{kind}": "kinds/Skill" };
+
 /** Values for parameters of addresses, by the parameters' keys. */
 export type Values = Record<string, string>;
 
@@ -167,6 +177,14 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/users/{user}/tokens": ({ word }) => ({ name: word, expires_in_days: 7 }),
   "POST /api/v1/agents": ({ word }) => ({ name: word }),
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
+  "POST /api/v1/config": aConfig,
+  "POST /api/v1/config/validate": aConfig,
+  "POST /api/v1/config/encrypt_secret": () => ({ plaintext: "a secret" }),
+  "PATCH /api/v1/config/{config}": ({ word }) => ({ mime_type: "text/plain", raw_content: word, lookup_key: null }),
+  "PUT /api/v1/config/{config}": ({ word }) => ({ mime_type: "text/plain", raw_content: word }),
+  "POST /api/v1/config/{config}/archive": () => ({}),
+  "POST /api/v1/config/{config}/unarchive": () => ({}),
+  "POST /api/v1/config/{config}/change_owner": () => ({ system: true }),
   "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
   "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,
@@ -225,11 +243,12 @@ async function readOperations(): Promise<Operation[]> {
   const document = (await (await fetch(`${system.base}/openapi.json`)).json()) as {
     paths: Record<string, Record<string, Described>>;
   };
-  return Object.entries(document.paths).flatMap(([path, item]) =>
+  return Object.entries(document.paths).flatMap(([template, item]) =>
     Object.entries(item).map(([verb, described]): Operation => {
       const method = verb.toUpperCase();
+      const path = Object.entries(WORDS).reduce((path, [key, word]) => path.replace(key, word), template);
       return {
-        name: `${method} ${path}`,
+        name: `${method} ${template}`,
         method,
         path,
         permission: described["x-permission"],
@@ -238,7 +257,7 @@ async function readOperations(): Promise<Operation[]> {
         body: described.requestBody
           ? Object.keys(described.requestBody.content["application/json"]?.schema.properties ?? {})
           : null,
-        success: WITHOUT_PROVIDER.includes(`${method} ${path}`)
+        success: WITHOUT_PROVIDER.includes(`${method} ${template}`)
           ? 422
           : Number(Object.keys(described.responses).find((status) => status.startsWith("2"))),
       };
