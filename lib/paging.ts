@@ -6,6 +6,7 @@ import * as v from "valibot";
 import { open, seal } from "./auth/secrets.ts";
 import type { Tenant } from "./db/schema.ts";
 import { badRequest } from "./errors.ts";
+import { text } from "./http/valid.ts";
 
 export const PAGE_SIZE = 25;
 export const MAX_PAGE_SIZE = 100;
@@ -66,6 +67,41 @@ export function paginate<Row, View>(
 
 /** A text for `like` in which the client's own `%`, `_` and `\` are letters. */
 export const containing = (text: string) => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
+
+/** Of lists over agents, which the contract doesn't page: the newest thousand, and a way on. */
+export const MAX_LIST = 1000;
+export const listQuery = {
+  limit: v.optional(
+    v.pipe(
+      positive,
+      v.transform((limit) => Math.min(limit, MAX_LIST)),
+    ),
+    String(MAX_LIST),
+  ),
+  after_cursor: v.optional(text(500)),
+};
+
+/** The envelope of such a list; `after_cursor` leads on to older rows. */
+export const listOf = <V extends v.GenericSchema>(view: V) =>
+  v.strictObject({ data: v.array(view), after_cursor: v.nullable(v.string()), has_more: v.boolean() });
+
+/** Opens the cursor of such a list, which goes one way only. */
+export const openListCursor = (
+  roots: string,
+  list: string,
+  tenant: Tenant,
+  { limit, after_cursor }: { limit: number; after_cursor?: string | undefined },
+): Promise<CursorPage> => openCursor(roots, list, tenant, { limit, before_cursor: after_cursor });
+
+/** The envelope around its rows, of which one more than `limit` was asked for. */
+export async function paginateList<Row extends { id: string }, View>(
+  page: CursorPage,
+  found: Row[],
+  toView: (row: Row) => View,
+) {
+  const { data, has_more, before_cursor } = await paginateByCursor(page, found, toView);
+  return { data, has_more, after_cursor: before_cursor };
+}
 
 /** Where a cursor list goes on: from an id towards older rows, or towards newer ones. */
 export type CursorPage = {

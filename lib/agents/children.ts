@@ -11,16 +11,24 @@ import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import { kinds, type StoredKind, type TableOf } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
-import { feedReaders, reachAgent } from "./queries.ts";
+import { agentNamed, feedReaders, reachAgent } from "./queries.ts";
 
 /** A kind whose rows hang on an agent. */
 export type ChildKind = { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind];
 type Child<K extends ChildKind> = Row<TableOf<K>>;
 type New<K extends ChildKind> = Omit<InsertObject<Database, TableOf<K>>, "id" | "agent_id">;
+/** The columns that a list reads, where a row holds more than it shows; without them, all. */
+type Columns<K extends ChildKind> = readonly (keyof Child<K> & string)[];
 /** The statements below are the same for every such table, which Kysely's types can't say. */
 type AnyRows = Rows<"agent_computers">;
 
 const rowsOf = (db: TenantDb, kind: ChildKind) => db.selectFrom(kinds[kind].table) as AnyRows;
+
+/** The row of an address: by its id and, where the address names its agent, of that one alone. */
+function named(db: TenantDb, kind: ChildKind, id: string, agent?: string): AnyRows {
+  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
+  return agent === undefined ? rows : rows.where("agent_id", "in", agentNamed(db, agent).select("agents.id"));
+}
 
 /** What the feed tells of one: who may read the agent may read the entry. */
 export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
@@ -41,10 +49,11 @@ export function reachChild<K extends ChildKind>(
   kind: K,
   id: Id<K>,
   action: "read" | "write",
+  agent?: string,
 ): Reached<TableOf<K>> {
-  const rows = rowsOf(db, kind).where("id", "=", id as Id<"agent_computer">);
-  const agent = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
-  return { db: agent.db, rows: rows.where("agent_id", "in", agent.rows.select("id")) as unknown as Rows<TableOf<K>> };
+  const rows = named(db, kind, id, agent);
+  const above = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
+  return { db: above.db, rows: rows.where("agent_id", "in", above.rows.select("id")) as unknown as Rows<TableOf<K>> };
 }
 
 /** 404 unless the viewer may read its agent. */
@@ -58,10 +67,15 @@ const readable = (db: TenantDb, rows: AnyRows): AnyRows =>
   rows.where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));
 
 /** All of an agent, newest first. There are at most a hundred. */
-export function listChildren<K extends ChildKind>(db: TenantDb, kind: K, agent: string): Promise<Child<K>[]> {
+export function listChildren<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  agent: string,
+  columns?: Columns<K>,
+): Promise<Child<K>[]> {
   const above = reachAgent(db, agent, "read");
-  return rowsOf(above.db, kind)
-    .selectAll()
+  const rows = rowsOf(above.db, kind);
+  return (columns ? rows.select(columns as never) : rows.selectAll())
     .where("agent_id", "in", above.rows.select("id"))
     .orderBy(sql`id desc`)
     .execute() as Promise<unknown> as Promise<Child<K>[]>;
@@ -77,16 +91,20 @@ export function listChildrenOf<K extends ChildKind>(
   agents: readonly string[] | undefined,
   page: CursorPage,
   narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
+  columns?: Columns<K>,
 ): Promise<Child<K>[]> {
   const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
-  const rows = narrow(rowsOf(db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
-  if (!agents) return db.pageByCursor(rows.where("agent_id", "in", seen), page) as never;
-  const names = sql`unnest(${agents}::text[]) as names (name)`;
-  const there = seen.where(sql<boolean>`(id = name or lookup_key = name)`);
+  const wanted = sql`unnest(${agents ?? []}::text[]) as wanted (key)`;
+  const there = seen.where(sql<boolean>`(id = wanted.key or lookup_key = wanted.key)`);
   const gate = sql`select app.must_reach('agent', (select true where not exists
-    (select from ${names} where not exists ${there})))`;
-  const named = seen.where(sql<boolean>`(id = any (${agents}::text[]) or lookup_key = any (${agents}::text[]))`);
-  return db.behind(gate).pageByCursor(rows.where("agent_id", "in", named), page) as never;
+    (select from ${wanted} where not exists ${there})))`;
+  const asked = agents ? db.behind(gate) : db;
+  const named = agents
+    ? seen.where(sql<boolean>`(id = any (${agents}::text[]) or lookup_key = any (${agents}::text[]))`)
+    : seen;
+  // Of the database behind the gate: a query runs where it was begun.
+  const rows = narrow(rowsOf(asked, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
+  return asked.pageByCursor(rows.where("agent_id", "in", named), page, columns as never) as never;
 }
 
 /** Makes one on the agent that an address names; it is where the agent is. 422 `limit_reached` beyond the hundredth. */
@@ -114,9 +132,10 @@ export function updateChild<K extends ChildKind>(
   id: Id<K>,
   values: UpdateObject<Database, TableOf<K>, TableOf<K>>,
   guard?: Guard,
+  agent?: string,
   fields = Object.keys(values).filter((name) => (values as Record<string, unknown>)[name] !== undefined),
 ): Promise<Child<K>> {
-  const child = reachChild(db, kind, id, "write");
+  const child = reachChild(db, kind, id, "write", agent);
   const named = child.db
     .patch(kinds[kind].table, values)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
@@ -127,8 +146,13 @@ export function updateChild<K extends ChildKind>(
 }
 
 /** Deletes one. */
-export async function deleteChild<K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>): Promise<void> {
-  const child = reachChild(db, kind, id, "write");
+export async function deleteChild<K extends ChildKind>(
+  db: TenantDb,
+  kind: K,
+  id: Id<K>,
+  agent?: string,
+): Promise<void> {
+  const child = reachChild(db, kind, id, "write", agent);
   const change = child.db
     .deleteFrom(kinds[kind].table)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);

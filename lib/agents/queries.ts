@@ -8,7 +8,7 @@ import { containing } from "../paging.ts";
 import { type AgentRow, type CreateAgent, type ListAgents, lookupKeyShape, type UpdateAgent } from "./schema.ts";
 
 /** The agent that an address names, by its id or its lookup_key. */
-function named(db: TenantDb, name: string) {
+export function agentNamed(db: TenantDb, name: string) {
   const agents = db.selectFrom("agents");
   if (isId("agent", name)) return agents.where("agents.id", "=", name);
   return lookupKeyShape.test(name) ? agents.where("agents.lookup_key", "=", name) : agents.where(sql.lit(false));
@@ -16,7 +16,7 @@ function named(db: TenantDb, name: string) {
 
 /** The agent that an address names, for what hangs on it: see `reach`. */
 export const reachAgent = (db: TenantDb, name: string, action: "read" | "write") =>
-  reach(db, "agent", named(db, name), action);
+  reach(db, "agent", agentNamed(db, name), action);
 
 /** Who may read what the feed tells of an agent and of what hangs on it: who could read the agent then. */
 export const feedReaders = sql<
@@ -90,7 +90,7 @@ const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
 const notTheirs = () => forbidden("forbidden", "Only an admin of the org may make an agent another person's own.");
 
 export const getAgent = (db: TenantDb, name: string): Promise<AgentRow> =>
-  named(db, name)
+  agentNamed(db, name)
     .selectAll()
     .where(passes(db.viewer, "readers"))
     .executeTakeFirstOrThrow(() => notFound("agent"));

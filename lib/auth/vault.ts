@@ -15,6 +15,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 /** The tables with secrets (columns `sealed` and `tag`), each with those columns that say where a row lies. */
 export const sealedTables = {
   agent_env_vars: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "key"],
+  agent_installations: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "kind"],
 } as const;
 export type SealedTable = keyof typeof sealedTables;
 

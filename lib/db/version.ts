@@ -11,4 +11,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-computers",
   "2026-11-22-configs",
   "2026-11-22-env-vars",
+  "2026-11-22-installations",
+  "2026-11-22-working-memory",
 ];

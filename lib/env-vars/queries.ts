@@ -54,12 +54,20 @@ export async function createEnvVar(
 export async function updateEnvVar(db: TenantDb, roots: string, id: EnvVarId, body: UpdateEnvVar) {
   const { value, description } = body;
   const fields = Object.keys(body);
-  if (value === undefined) return updateChild(db, "agent_env_var", id, { description }, undefined, fields);
+  if (value === undefined) return updateChild(db, "agent_env_var", id, { description }, undefined, undefined, fields);
   const secret = await seal(db, roots, id, value);
   const tag = tagged(
     secret,
     sealedTables.agent_env_vars.map((column) => sql.ref(column)),
   );
   const sealed = sql<Uint8Array>`case when tag = ${tag} then sealed else ${secret.sealed}::bytea end`;
-  return updateChild(db, "agent_env_var", id, { description, sealed, tag, hint: hintOf(value) }, undefined, fields);
+  return updateChild(
+    db,
+    "agent_env_var",
+    id,
+    { description, sealed, tag, hint: hintOf(value) },
+    undefined,
+    undefined,
+    fields,
+  );
 }

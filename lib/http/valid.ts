@@ -231,6 +231,20 @@ export const rule = <Body extends object>(key: string & keyof Body, holds: (body
     addIssue({ message, path: [{ type: "unknown", origin: "value", input: value, key, value: value[key] }] });
   });
 
+/** A moment of the calendar, in UTC: the pattern alone lets a 31st of February and an offset of 23 hours through. */
+export const moment = v.pipe(
+  v.string(),
+  v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z"),
+  v.check(isMoment, "must be a time that the calendar has, from 1970 on"),
+  v.transform((text) => new Date(text).toISOString()),
+);
+const MAX_MS = Date.parse("9999-12-31T00:00:00Z");
+function isMoment(text: string): boolean {
+  const day = text.slice(0, 10);
+  const ms = Date.parse(text);
+  return ms >= 0 && ms < MAX_MS && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+}
+
 /** A row that a body names by its id. One that is malformed is not there, like any other. */
 export const idOf = <K extends Kind>(kind: K) =>
   v.pipe(
