@@ -6,7 +6,6 @@ import * as v from "valibot";
 import { open, seal } from "./auth/secrets.ts";
 import type { Tenant } from "./db/schema.ts";
 import { badRequest } from "./errors.ts";
-import { text } from "./http/valid.ts";
 
 export const PAGE_SIZE = 25;
 export const MAX_PAGE_SIZE = 100;
@@ -78,7 +77,7 @@ export const listQuery = {
     ),
     String(MAX_LIST),
   ),
-  after_cursor: v.optional(text(500)),
+  after_cursor: v.optional(v.pipe(v.string(), v.maxLength(500))),
 };
 
 /** The envelope of such a list; `after_cursor` leads on to older rows. */

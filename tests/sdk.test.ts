@@ -207,7 +207,9 @@ describe("what hangs on an agent", () => {
     );
     const memory = client.agents.agent_working_memory;
     expect(await memory.list(agent, { search: "CIT" })).toMatchObject({ data: [{ id: entry }], total_entries: 1 });
-    expect(await memory.update(agent, entry, { value: "Linz", expires_at: "2999-01-01T00:00:00Z" })).toMatchObject({ value: "Linz" });
+    expect(await memory.update(agent, entry, { value: "Linz", expires_at: "2999-01-01T00:00:00Z" })).toMatchObject({
+      value: "Linz",
+    });
     await memory.delete(agent, entry);
     expect(await memory.list(agent)).toMatchObject({ data: [], total_entries: 0 });
   });

@@ -241,6 +241,8 @@ export type Operation = {
   query: string[];
   /** All fields of the body; null where the operation takes none. */
   body: string[] | null;
+  /** Whether it keeps an `Idempotency-Key`. */
+  keyed: boolean;
   success: number;
 };
 
@@ -270,6 +272,7 @@ async function readOperations(): Promise<Operation[]> {
         body: described.requestBody
           ? Object.keys(described.requestBody.content["application/json"]?.schema.properties ?? {})
           : null,
+        keyed: (described.parameters ?? []).some(({ name }) => name === "Idempotency-Key"),
         success: WITHOUT_PROVIDER.includes(`${method} ${path}`)
           ? 422
           : Number(Object.keys(described.responses).find((status) => status.startsWith("2"))),
