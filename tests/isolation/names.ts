@@ -23,7 +23,7 @@ export function whatARequestNames(the: () => Stage) {
     });
   const own = (operation: Operation, credential: Credential) => addressOf(operation, ownRows(credential));
 
-  it("in a query: another's id finds what an absent one finds, nothing", async () => {
+  it("in a query: another's id finds what an absent one finds: nothing, or a 404", async () => {
     const asked = named(({ query }) => query);
     expect(asked.flatMap(({ foreign }) => foreign).length).toBeGreaterThan(50);
     const faults = await faultsOf(asked, async ({ operation, name, kind, credential, foreign }) => {
@@ -34,7 +34,8 @@ export function whatARequestNames(the: () => Stage) {
       for (const place of foreign) {
         const answer = await ask(rowOf(place, kind));
         const what = `${credential.name}: ${operation.name}?${name} of ${place.name}:`;
-        if (answer.status !== 200 || answer.body.data.length !== 0) faults.push(`${what} ${short(answer)}`);
+        const isNothing = answer.status === 404 || (answer.status === 200 && answer.body.data.length === 0);
+        if (!isNothing) faults.push(`${what} ${short(answer)}`);
         if (wire(answer) !== absent) faults.push(`${what} ${wire(answer)} instead of ${absent}`);
       }
       return faults;

@@ -214,7 +214,7 @@ export const samples: Record<string, (place: Place) => object> = {
 };
 
 /** Names in queries and bodies that look like references, but that no row stands behind. */
-export const NOT_ROWS = ["correlation_id", "is_system_user", "lookup_key"];
+export const NOT_ROWS = ["correlation_id", "is_system_user", "key", "lookup_key"];
 
 /**
  * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
