@@ -88,7 +88,11 @@ export async function sealFor(roots: string, slot: Slot, text: string): Promise<
   const iv = crypto.getRandomValues(new Uint8Array(IV));
   const box = { name: "AES-GCM", iv, additionalData: utf8.encode(nameOf(slot)) };
   const closed = new Uint8Array(await crypto.subtle.encrypt(box, seals, utf8.encode(text)));
-  return { sealed: new Uint8Array([...root.version, ...iv, ...closed]), tagKey: await sign(binds, text) };
+  const sealed = new Uint8Array(VERSION + IV + closed.length);
+  sealed.set(root.version);
+  sealed.set(iv, VERSION);
+  sealed.set(closed, VERSION + IV);
+  return { sealed, tagKey: await sign(binds, text) };
 }
 
 /**
