@@ -31,9 +31,15 @@ export const kinds = {
     ...{ prefix: "anv", table: "agent_env_vars", name: "env var", title: "key", tells: changes },
   }),
   agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
+  agent_installation: kind({
+    ...{ prefix: "cin", table: "agent_installations", name: "installation", title: "kind", tells: changes },
+  }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
+  installation_source: kind({
+    ...{ prefix: "cso", table: "installation_sources", name: "installation source", title: "type", tells: changes },
+  }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
   org: kind({ prefix: "org", table: "orgs", name: "org", tells: changes }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
@@ -42,6 +48,9 @@ export const kinds = {
   token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked"] }),
   token_family: kind({ prefix: "saf", table: "token_families", name: "token" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  working_memory_entry: kind({
+    ...{ prefix: "amm", table: "agent_working_memory", name: "working memory entry", title: "key", tells: changes },
+  }),
 };
 
 type Kinds = typeof kinds;

@@ -6,7 +6,6 @@ import * as v from "valibot";
 import { open, seal } from "./auth/secrets.ts";
 import type { Tenant } from "./db/schema.ts";
 import { badRequest } from "./errors.ts";
-import { text } from "./http/valid.ts";
 
 export const PAGE_SIZE = 25;
 export const MAX_PAGE_SIZE = 100;
@@ -78,7 +77,7 @@ export const listQuery = {
     ),
     String(MAX_LIST),
   ),
-  after_cursor: v.optional(text(500)),
+  after_cursor: v.optional(v.pipe(v.string(), v.maxLength(500))),
 };
 
 /** The envelope of such a list; `after_cursor` leads on to older rows. */
@@ -93,14 +92,20 @@ export const openListCursor = (
   { limit, after_cursor }: { limit: number; after_cursor?: string | undefined },
 ): Promise<CursorPage> => openCursor(roots, list, tenant, { limit, before_cursor: after_cursor });
 
-/** The envelope around its rows, of which one more than `limit` was asked for. */
+/** The envelope around its rows, of which one more than `limit` was asked for. `keyOf`: what the list goes by. */
 export async function paginateList<Row extends { id: string }, View>(
-  page: CursorPage,
+  { limit, seal }: CursorPage,
   found: Row[],
   toView: (row: Row) => View,
+  keyOf: (row: Row) => string = ({ id }) => id,
 ) {
-  const { data, has_more, before_cursor } = await paginateByCursor(page, found, toView);
-  return { data, has_more, after_cursor: before_cursor };
+  const rows = found.slice(0, limit);
+  const has_more = found.length > limit;
+  return {
+    data: rows.map((row) => toView(row)),
+    after_cursor: has_more ? await seal(keyOf(rows.at(-1)!)) : null,
+    has_more,
+  };
 }
 
 /** Where a cursor list goes on: from an id towards older rows, or towards newer ones. */
@@ -158,29 +163,5 @@ export async function paginateByCursor<Row extends { id: string }, View>(
     has_more,
     before_cursor: hasOlder ? await cursor(rows.at(-1)?.id ?? from) : null,
     after_cursor: hasNewer ? await cursor(rows[0]?.id ?? from) : null,
-  };
-}
-
-/** Opens the cursor of a list that only goes on, towards older rows. */
-export const openForward = (
-  roots: string,
-  list: string,
-  tenant: Tenant,
-  { limit, after_cursor }: { limit: number; after_cursor?: string | undefined },
-): Promise<CursorPage> => openCursor(roots, list, tenant, { limit, before_cursor: after_cursor });
-
-/** The envelope around its rows, of which one more than `limit` was asked for. `keyOf`: what the list goes by. */
-export async function paginateForward<Row extends { id: string }, View>(
-  { limit, seal }: CursorPage,
-  found: Row[],
-  toView: (row: Row) => View,
-  keyOf: (row: Row) => string = ({ id }) => id,
-) {
-  const rows = found.slice(0, limit);
-  const has_more = found.length > limit;
-  return {
-    data: rows.map((row) => toView(row)),
-    after_cursor: has_more ? await seal(keyOf(rows.at(-1)!)) : null,
-    has_more,
   };
 }

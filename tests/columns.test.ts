@@ -81,8 +81,8 @@ it.each(asked.map((one) => [one.operation.name, one.as, one] as const))("%s as %
   const { operation } = one;
   const body =
     name === "POST /api/v1/auth/refresh" ? { refresh_token: refreshToken } : bodyOf(operation, { home: place });
-  // A POST is sent again under the same key: what it made is then read and shown once more.
-  for (const _ of operation.method === "POST" ? ["first", "again"] : ["once"]) {
+  // What keeps a key is sent again under it: what it made is then read and shown once more.
+  for (const _ of operation.keyed ? ["first", "again"] : ["once"]) {
     const said = await ask(operation, as, rows.get(one)!, body);
     for (const canary of [COLUMN, VALUE]) expect(said).not.toContain(canary);
   }

@@ -20,9 +20,11 @@ beforeAll(async () => {
   asUser = caller(bearer(minted.access_token), base);
   const agent = (await asUser("POST", "/api/v1/agents", { name: "Ada" })).body.id;
   const env_var = (await asUser("POST", `/api/v1/agents/${agent}/agent_env_vars`, { key: "A", value: "x" })).body.id;
+  const kind = "archastro/knowledge";
+  const installation = (await asUser("POST", `/api/v1/agents/${agent}/agent_installations`, { kind })).body.id;
   const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
   const config = (await asUser("POST", "/api/v1/config", { ...script, lookup_key: "two" })).body.id;
-  Object.assign(made, { at, org, user, agent, env_var, sandbox, config, refresh: minted.refresh_token });
+  Object.assign(made, { at, org, user, agent, env_var, installation, sandbox, config, refresh: minted.refresh_token });
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -89,6 +91,24 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["give a config away", () => asUser("POST", `/api/v1/config/${made.config}/change_owner`, { agent: made.agent })],
   ["encrypt a secret", () => asUser("POST", "/api/v1/config/encrypt_secret", { plaintext: "s" })],
   ["delete a config", () => asUser("DELETE", `/api/v1/config/${made.config}`)],
+  ["activate an installation", () => asUser("POST", `/api/v1/agent_installations/${made.installation}/activate`)],
+  [
+    "install with an integration",
+    () =>
+      asDeveloper("POST", `/api/v1/agents/${made.agent}/agent_installations`, {
+        ...{ kind: "integration/github", integration: { access_token: "x" } },
+      }),
+  ],
+  ["list installations", () => asUser("GET", `/api/v1/agent_installations?agent[]=${made.agent}`)],
+  [
+    "add a source",
+    () =>
+      asUser("POST", `/api/v1/agent_installations/${made.installation}/installation_sources`, {
+        ...{ type: "web/link", payload: { url: "https://a.example" } },
+      }),
+  ],
+  ["list sources", () => asUser("GET", `/api/v1/agent_installations/${made.installation}/installation_sources`)],
+  ["page working memory", () => asUser("GET", `/api/v1/agents/${made.agent}/agent_working_memory?search=a`)],
   ["read the feed", () => asUser("GET", "/api/v1/activity_feed?limit=5")],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
   ["ping", () => asUser("GET", "/api/v1/status/ping")],

@@ -3,9 +3,21 @@ import agents from "./agents.ts";
 import computers from "./computers.ts";
 import envVars from "./env-vars.ts";
 import healthActions from "./health-actions.ts";
+import installations from "./installations.ts";
 import schedules from "./schedules.ts";
 import skills from "./skills.ts";
 import tools from "./tools.ts";
+import workingMemory from "./working-memory.ts";
 
-export const routers = [agents, computers, envVars, healthActions, schedules, skills, tools];
+export const routers = [
+  agents,
+  computers,
+  envVars,
+  healthActions,
+  installations,
+  schedules,
+  skills,
+  tools,
+  workingMemory,
+];
 export default worker(...routers);

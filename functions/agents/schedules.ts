@@ -32,9 +32,9 @@ schedules.get(
   gives(200, scheduleList),
   async (c) => {
     const { status } = c.req.valid("query");
-    const rows = await listChildren(c.var.db, "agent_schedule", c.req.param("agent"), (all) =>
-      status ? all.where("status", "=", status) : all,
-    );
+    const rows = await listChildren(c.var.db, "agent_schedule", c.req.param("agent"), {
+      narrow: (all) => (status ? all.where("status", "=", status) : all),
+    });
     return c.var.answer({ data: rows.map(toSchedule) });
   },
 );

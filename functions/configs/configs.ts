@@ -50,7 +50,7 @@ import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
-import { openForward, paginateForward } from "../../lib/paging.ts";
+import { openListCursor, paginateList } from "../../lib/paging.ts";
 
 const configs = router();
 
@@ -62,8 +62,8 @@ configs.get(
   gives(200, configList),
   async (c) => {
     const query = c.req.valid("query");
-    const page = await openForward(c.env.ROOT_SECRETS, "configs", c.var.db.tenant, query);
-    return c.var.answer(await paginateForward(page, await listConfigs(c.var.db, query, page), toConfig));
+    const page = await openListCursor(c.env.ROOT_SECRETS, "configs", c.var.db.tenant, query);
+    return c.var.answer(await paginateList(page, await listConfigs(c.var.db, query, page), toConfig));
   },
 );
 
@@ -240,9 +240,9 @@ configs.get(
     const { db } = c.var;
     const query = c.req.valid("query");
     const { config } = c.req.param();
-    const page = await openForward(c.env.ROOT_SECRETS, `versions ${config}`, db.tenant, query);
+    const page = await openListCursor(c.env.ROOT_SECRETS, `versions ${config}`, db.tenant, query);
     const rows = await listVersions(db, await addressed(db, config, query), page);
-    const { data, ...rest } = await paginateForward(page, rows, toVersion, (row) => String(row.version_number));
+    const { data, ...rest } = await paginateList(page, rows, toVersion, (row) => String(row.version_number));
     return c.var.answer({ versions: data, ...rest });
   },
 );

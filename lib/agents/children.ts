@@ -17,6 +17,10 @@ import { agentNamed, feedReaders, reachAgent } from "./queries.ts";
 export type ChildKind = { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind];
 type Child<K extends ChildKind> = Row<TableOf<K>>;
 type New<K extends ChildKind> = Omit<InsertObject<Database, TableOf<K>>, "id" | "agent_id">;
+/** The columns that a list reads, where a row holds more than it shows; without them, all. */
+type Columns<K extends ChildKind> = readonly (keyof Child<K> & string)[];
+/** Which rows of a list, and which of their columns: without these, all. */
+type Which<K extends ChildKind> = { narrow?: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>>; columns?: Columns<K> };
 /** The statements below are the same for every such table, which Kysely's types can't say. */
 type AnyRows = Rows<"agent_computers">;
 
@@ -68,11 +72,11 @@ export function listChildren<K extends ChildKind>(
   db: TenantDb,
   kind: K,
   agent: string,
-  narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
+  { narrow = (rows) => rows, columns }: Which<K> = {},
 ): Promise<Child<K>[]> {
   const above = reachAgent(db, agent, "read");
-  return (narrow(rowsOf(above.db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows)
-    .selectAll()
+  const rows = narrow(rowsOf(above.db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
+  return (columns ? rows.select(columns as never) : rows.selectAll())
     .where("agent_id", "in", above.rows.select("id"))
     .orderBy(sql`id desc`)
     .execute() as Promise<unknown> as Promise<Child<K>[]>;
@@ -87,12 +91,14 @@ export function listChildrenOf<K extends ChildKind>(
   kind: K,
   agents: readonly string[] | undefined,
   page: CursorPage,
-  narrow: (rows: Rows<TableOf<K>>) => Rows<TableOf<K>> = (rows) => rows,
+  { narrow = (rows) => rows, columns }: Which<K> = {},
 ): Promise<Child<K>[]> {
   const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
   const list = (from: TenantDb, of: typeof seen) => {
     const rows = narrow(rowsOf(from, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
-    return from.pageByCursor(rows.where("agent_id", "in", of), page) as Promise<unknown> as Promise<Child<K>[]>;
+    return from.pageByCursor(rows.where("agent_id", "in", of), page, columns as never) as Promise<unknown> as Promise<
+      Child<K>[]
+    >;
   };
   if (!agents) return list(db, seen);
   const there = seen.where(sql<boolean>`(id = asked or lookup_key = asked)`);

@@ -15,6 +15,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 /** The tables with secrets (columns `sealed` and `tag`), each with those columns that say where a row lies. */
 export const sealedTables = {
   agent_env_vars: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "key"],
+  agent_installations: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "kind"],
 } as const;
 export type SealedTable = keyof typeof sealedTables;
 
@@ -87,7 +88,11 @@ export async function sealFor(roots: string, slot: Slot, text: string): Promise<
   const iv = crypto.getRandomValues(new Uint8Array(IV));
   const box = { name: "AES-GCM", iv, additionalData: utf8.encode(nameOf(slot)) };
   const closed = new Uint8Array(await crypto.subtle.encrypt(box, seals, utf8.encode(text)));
-  return { sealed: new Uint8Array([...root.version, ...iv, ...closed]), tagKey: await sign(binds, text) };
+  const sealed = new Uint8Array(VERSION + IV + closed.length);
+  sealed.set(root.version);
+  sealed.set(iv, VERSION);
+  sealed.set(closed, VERSION + IV);
+  return { sealed, tagKey: await sign(binds, text) };
 }
 
 /**

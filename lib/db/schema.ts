@@ -69,6 +69,11 @@ export type HealthKind = (typeof healthKinds)[number];
 export const healthStatuses = ["pending", "completed", "skipped", "degraded"] as const;
 export type HealthStatus = (typeof healthStatuses)[number];
 
+export const installationStates = ["pending", "active", "paused", "suspended"] as const;
+export type InstallationState = (typeof installationStates)[number];
+export const sourceStates = ["pending", "active", "paused"] as const;
+export type SourceState = (typeof sourceStates)[number];
+
 export interface Database {
   apps: { id: Fixed<Id<"app">>; name: string; settings: Json<Metadata>; created_at: Stamp; updated_at: Stamp };
   tenants: Owner;
@@ -278,6 +283,36 @@ export interface Database {
     sealed: Uint8Array;
     tag: Uint8Array;
     hint: string | null;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  agent_installations: OnAgent & {
+    id: Fixed<Id<"agent_installation">>;
+    kind: Fixed<string>;
+    lookup_key: Fixed<string | null>;
+    state: Generated<InstallationState>;
+    config: Json<Metadata>;
+    status_payload: JsonOrNull<Metadata>;
+    sealed: Fixed<Uint8Array | null>;
+    tag: Fixed<Uint8Array | null>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  installation_sources: OnAgent & {
+    id: Fixed<Id<"installation_source">>;
+    installation_id: Fixed<Id<"agent_installation">>;
+    type: Fixed<string>;
+    payload: Json<Metadata>;
+    metadata: Json<Metadata>;
+    state: ColumnType<SourceState, never, SourceState>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  agent_working_memory: OnAgent & {
+    id: Fixed<Id<"working_memory_entry">>;
+    key: Fixed<string>;
+    value: string;
+    expires_at: string | null;
     created_at: Stamp;
     updated_at: Stamp;
   };

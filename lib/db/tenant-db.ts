@@ -243,12 +243,16 @@ export class TenantDb {
     return { rows: found, total: (count[0] as { total: number }).total };
   }
 
-  /** Rows of a table from a cursor on, in the order in which it goes; one more than asked for, if there is one. */
-  async pageByCursor<T extends TenantTable>(rows: Rows<T>, { limit, direction, from }: CursorPage): Promise<Row<T>[]> {
+  /** Rows of a table (or these columns of them) from a cursor on, in the order in which it goes; one more than asked for, if there is one. */
+  async pageByCursor<T extends TenantTable>(
+    rows: Rows<T>,
+    { limit, direction, from }: CursorPage,
+    columns?: readonly (keyof Row<T> & string)[],
+  ): Promise<Row<T>[]> {
     const newer = direction === "newer";
     const after = from === null ? rows : rows.where(sql<boolean>`id ${newer ? sql`>` : sql`<`} ${from}`);
-    return after
-      .selectAll()
+    const wanted = columns ? (after.select(columns as never) as Rows<T>) : after.selectAll();
+    return (wanted as Rows<T>)
       .orderBy(newer ? sql`id` : sql`id desc`)
       .limit(limit + 1)
       .execute() as Promise<Row<T>[]>;

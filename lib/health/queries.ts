@@ -26,7 +26,7 @@ export async function verifyHealthAction(db: TenantDb, id: Id<"agent_health_acti
   const action = reachChild(db, "agent_health_action", id, "write");
   const onSameAgent = sql<boolean>`agent_id = agent_health_actions.agent_id`;
   const variable = db.selectFrom("agent_env_vars").where(onSameAgent).where(sql<boolean>`key = params ->> 'key'`);
-  const installation = (db as any)
+  const installation = db
     .selectFrom("agent_installations")
     .where(onSameAgent)
     .where(sql<boolean>`agent_installations.kind = params ->> 'installation_kind' and state = 'active'`);

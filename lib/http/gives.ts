@@ -13,6 +13,7 @@ const reasons = {
   401: "The credential is wrong, expired or revoked",
   403: "The org is suspended",
   400: "It can't be given in this form",
+  404: "Something that it names is absent, or not for the caller",
   409: "A value is taken, or the state forbids it",
   412: "It has changed since it was looked at",
   422: "The state forbids it",

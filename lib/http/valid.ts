@@ -260,6 +260,20 @@ export const rule = <Body extends object>(
   holds: (body: Body) => boolean,
   message: string,
 ) => rules<Body>((body) => (holds(body) ? [] : [{ field, message }]));
+/** A moment of the calendar, in UTC: the pattern alone lets a 31st of February and an offset of 23 hours through. */
+export const moment = v.pipe(
+  v.string(),
+  v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z"),
+  v.check(isMoment, "must be a time that the calendar has"),
+  v.transform((text) => new Date(text).toISOString()),
+);
+const MIN_MS = Date.parse("0001-01-02T00:00:00Z");
+const MAX_MS = Date.parse("9999-12-31T00:00:00Z");
+function isMoment(text: string): boolean {
+  const day = text.slice(0, 10);
+  const ms = Date.parse(text);
+  return ms > MIN_MS && ms < MAX_MS && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+}
 
 /** A row that a body names by its id. One that is malformed is not there, like any other. */
 export const idOf = <K extends Kind>(kind: K) =>

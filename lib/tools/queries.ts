@@ -79,11 +79,11 @@ const ofKind = (kind: ToolKind | undefined) => sql<boolean>`(${kind ?? null}::te
 
 /** The tools of an agent, newest first. */
 export const listToolsOf = (db: TenantDb, agent: string, kind: ToolKind | undefined): Promise<ToolRow[]> =>
-  listChildren(db, "agent_tool", agent, (rows) => rows.where(ofKind(kind)));
+  listChildren(db, "agent_tool", agent, { narrow: (rows) => rows.where(ofKind(kind)) });
 
 /** The tools of these agents, or of all that the viewer may read, from a cursor on. */
 export const listTools = (db: TenantDb, { agent, kind }: ListTools, page: CursorPage): Promise<ToolRow[]> =>
-  listChildrenOf(db, "agent_tool", agent, page, (rows) => rows.where(ofKind(kind)));
+  listChildrenOf(db, "agent_tool", agent, page, { narrow: (rows) => rows.where(ofKind(kind)) });
 
 /** Changes a tool. 422 on a field that isn't for a tool of its kind, and on a name that agentry keeps for itself. */
 export function updateTool(db: TenantDb, id: Id<"agent_tool">, body: UpdateTool): Promise<ToolRow> {

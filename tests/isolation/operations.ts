@@ -2,6 +2,7 @@
  * What the isolation tests know of each route: a maker for every parameter of an address and a sample for every body.
  * A new route asks for one by failing; `PUBLIC` may only get shorter.
  */
+import { newId } from "../../lib/ids.ts";
 import { type Kind, kinds } from "../../lib/kinds.ts";
 import { aSecret } from "../harness/canary.ts";
 import { must, system, unique } from "../harness/index.ts";
@@ -89,6 +90,12 @@ const anEnvVar = ({ word }: Place) => ({
 });
 const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
 
+/** Of a kind that takes sources. */
+const pendingInstallation = child("agent_installation", "agent_installations", ({ word }) => ({
+  ...{ kind: "archastro/knowledge", lookup_key: unique(word), config: { about: word } },
+}));
+const aSource = ({ word }: Place) => ({ type: "web/link", payload: { url: `https://${word}.example/` } });
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -132,6 +139,37 @@ export const makers: Record<string, Maker> = {
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
   "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
   "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
+  "agent_installations/{installation}": {
+    kind: "agent_installation",
+    make: async (place, made, by) => {
+      const id = await pendingInstallation.make(place, made, by);
+      await must(place.asDeveloper("POST", `/api/v1/agent_installations/${id}/activate`), 200);
+      return id;
+    },
+  },
+  "installation_sources/{source}": {
+    kind: "installation_source",
+    make: async (place, made) => {
+      const parameter = "agent_installations/{installation}";
+      const installation = made[parameter] ?? (await makers[parameter]!.make(place, made, null));
+      const path = `/api/v1/agent_installations/${installation}/installation_sources`;
+      return (await post(place.asDeveloper, path, aSource(place), 200)).id;
+    },
+  },
+  "agent_working_memory/{entry}": {
+    kind: "working_memory_entry",
+    make: async (place, made) => {
+      // The agent itself writes it, by no route.
+      const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+      const id = newId("working_memory_entry");
+      await place.sql(
+        `insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value)
+          select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1`,
+        [agent, id, unique(place.word)],
+      );
+      return id;
+    },
+  },
 };
 
 export const makerOf = (parameter: string): Maker => {
@@ -191,6 +229,13 @@ export const samples: Record<string, (place: Place) => object> = {
   "PATCH /api/v1/agent_env_vars/{env_var}": () => ({ value: SAME_SECRET }),
   "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
   "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
+  "POST /api/v1/agents/{agent}/agent_installations": ({ word }) => ({
+    ...{ kind: "integration/github", lookup_key: unique(word) },
+    integration: { access_token: aSecret(), refresh_token: aSecret(), workspace_key: aSecret() },
+  }),
+  "POST /api/v1/agent_installations/{installation}/suspend": ({ word }) => ({ reason: word }),
+  "POST /api/v1/agent_installations/{installation}/installation_sources": aSource,
+  "PATCH /api/v1/agents/{agent}/agent_working_memory/{entry}": ({ word }) => ({ value: word }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
@@ -200,7 +245,7 @@ export const samples: Record<string, (place: Place) => object> = {
 };
 
 /** Names in queries and bodies that look like references, but that no row stands behind. */
-export const NOT_ROWS = ["correlation_id", "is_system_user", "lookup_key"];
+export const NOT_ROWS = ["correlation_id", "is_system_user", "key", "lookup_key"];
 
 /**
  * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
@@ -227,6 +272,8 @@ export type Operation = {
   query: string[];
   /** All fields of the body; null where the operation takes none. */
   body: string[] | null;
+  /** Whether it keeps an `Idempotency-Key`. */
+  keyed: boolean;
   success: number;
 };
 
@@ -257,6 +304,7 @@ async function readOperations(): Promise<Operation[]> {
         body: described.requestBody
           ? Object.keys(described.requestBody.content["application/json"]?.schema.properties ?? {})
           : null,
+        keyed: (described.parameters ?? []).some(({ name }) => name === "Idempotency-Key"),
         success: WITHOUT_PROVIDER.includes(`${method} ${template}`)
           ? 422
           : Number(Object.keys(described.responses).find((status) => status.startsWith("2"))),
