@@ -9,6 +9,8 @@ const kind = <
     name: string;
     /** The column that people know a row by; without it, its id. */
     title?: string;
+    /** Its rows have access lists of their own, which narrow their agent's. */
+    acl?: true;
     tells?: readonly string[];
   },
 >(
@@ -21,6 +23,12 @@ export const kinds = {
   agent: kind({ prefix: "agi", table: "agents", name: "agent", tells: changes }),
   agent_computer: kind({
     ...{ prefix: "cmp", table: "agent_computers", name: "computer", title: "name", tells: changes },
+  }),
+  agent_routine: kind({
+    ...{ prefix: "arn", table: "agent_routines", name: "routine", title: "name", acl: true, tells: changes },
+  }),
+  agent_routine_run: kind({
+    ...{ prefix: "arr", table: "agent_routine_runs", name: "routine run", acl: true, tells: ["created"] },
   }),
   agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),

@@ -10,5 +10,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-21-timeouts",
   "2026-11-22-computers",
   "2026-11-22-configs",
+  "2026-11-22-routines",
   "2026-11-22-schedules",
 ];

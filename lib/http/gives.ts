@@ -12,6 +12,7 @@ type Answer<V extends View> = { Variables: { answer: (body: v.InferOutput<V>) =>
 const reasons = {
   401: "The credential is wrong, expired or revoked",
   403: "The org is suspended",
+  404: "An agent of the filter is absent, or not for the caller: the two are one answer",
   409: "A value is taken, or the state forbids it",
   422: "The state forbids it",
   429: "There are too many already",

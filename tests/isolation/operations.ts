@@ -3,7 +3,7 @@
  * A new route asks for one by failing; `PUBLIC` may only get shorter.
  */
 import { type Kind, kinds } from "../../lib/kinds.ts";
-import { must, system, unique } from "../harness/index.ts";
+import { must, sql, system, unique } from "../harness/index.ts";
 import { aSandbox, aToken, type Place, post } from "./places.ts";
 
 /** Routes that anybody may ask: they have no permission and give nobody's rows. */
@@ -73,6 +73,22 @@ const child = (kind: Kind, collection: string, body: (place: Place) => object): 
 
 const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
 
+const anInvocable = (name: string) => ({
+  ...{ name, handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked", status: "active" },
+});
+
+/** One that is over: a stream of it ends. */
+const aRun: Maker = {
+  kind: "agent_routine_run",
+  make: async (place, made) => {
+    const routine = await makers["agent_routines/{routine}"]!.make(place, made, null);
+    const invoke = `/api/v1/agent_routines/${routine}/invoke`;
+    const { id } = await must(place.asDeveloper("POST", invoke, { message: place.word }), 200);
+    await sql("update data.agent_routine_runs set status = 'completed' where id = $1", [id]);
+    return id;
+  },
+};
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -107,6 +123,9 @@ export const makers: Record<string, Maker> = {
     },
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
+  "agent_routines/{routine}": child("agent_routine", "agent_routines", ({ word }) => anInvocable(word)),
+  "runs/{run}": aRun,
+  "agent_routine_runs/{agent_routine_run}": aRun,
   "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
 };
 
@@ -152,6 +171,9 @@ export const samples: Record<string, (place: Place) => object> = {
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
   "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
+  "POST /api/v1/agents/{agent}/agent_routines": ({ word }) => anInvocable(word),
+  "PATCH /api/v1/agent_routines/{routine}": ({ word }) => ({ description: word }),
+  "POST /api/v1/agent_routines/{routine}/invoke": ({ word }) => ({ message: word }),
   "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
   "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
