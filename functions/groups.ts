@@ -5,5 +5,6 @@ import { routers as auth } from "./auth/index.ts";
 import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
 import { routers as people } from "./people/index.ts";
+import { routers as routines } from "./routines/index.ts";
 
-export const groups = { developer, auth, people, agents, activity, configs };
+export const groups = { developer, auth, people, agents, routines, activity, configs };

@@ -9,6 +9,8 @@ const kind = <
     name: string;
     /** The column that people know a row by; without it, its id. */
     title?: string;
+    /** Its rows have access lists of their own, which narrow their agent's. */
+    acl?: true;
     tells?: readonly string[];
   },
 >(
@@ -29,6 +31,12 @@ export const kinds = {
   agent_tool: kind({ prefix: "atl", table: "agent_tools", name: "tool", title: "name", tells: changes }),
   agent_env_var: kind({
     ...{ prefix: "anv", table: "agent_env_vars", name: "env var", title: "key", tells: changes },
+  }),
+  agent_routine: kind({
+    ...{ prefix: "arn", table: "agent_routines", name: "routine", title: "name", acl: true, tells: changes },
+  }),
+  agent_routine_run: kind({
+    ...{ prefix: "arr", table: "agent_routine_runs", name: "routine run", acl: true, tells: ["created"] },
   }),
   agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
   agent_installation: kind({

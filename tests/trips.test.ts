@@ -22,9 +22,16 @@ beforeAll(async () => {
   const env_var = (await asUser("POST", `/api/v1/agents/${agent}/agent_env_vars`, { key: "A", value: "x" })).body.id;
   const kind = "archastro/knowledge";
   const installation = (await asUser("POST", `/api/v1/agents/${agent}/agent_installations`, { kind })).body.id;
-  const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
   const config = (await asUser("POST", "/api/v1/config", { ...script, lookup_key: "two" })).body.id;
-  Object.assign(made, { at, org, user, agent, env_var, installation, sandbox, config, refresh: minted.refresh_token });
+  const routines = `/api/v1/agents/${agent}/agent_routines`;
+  const task = { name: "Sweep", handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked" };
+  const routine = (await asUser("POST", routines, { ...task, status: "active" })).body.id;
+  const schedules = `/api/v1/agents/${agent}/schedules`;
+  const daily = { schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "Say good morning." };
+  const schedule = (await asUser("POST", schedules, daily)).body.id;
+  const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
+  Object.assign(made, { at, org, user, agent, env_var, installation, config, routine, schedule, sandbox });
+  made.refresh = minted.refresh_token;
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -109,6 +116,37 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ],
   ["list sources", () => asUser("GET", `/api/v1/agent_installations/${made.installation}/installation_sources`)],
   ["page working memory", () => asUser("GET", `/api/v1/agents/${made.agent}/agent_working_memory?search=a`)],
+  [
+    "create a routine with all that is looked up",
+    () =>
+      asUser("POST", `/api/v1/agents/${made.agent}/agent_routines`, {
+        ...{ name: "A", handler_type: "preset", preset_name: "do_task", schedule: "0 9 * * *", user: made.user },
+      }),
+  ],
+  ["list the routines of an agent", () => asUser("GET", `/api/v1/agent_routines?agent[]=${made.agent}`)],
+  [
+    "update a routine",
+    () => asUser("PATCH", `/api/v1/agent_routines/${made.routine}`, { description: n(), schedule: "0 8 * * *" }),
+  ],
+  ["activate a routine", () => asUser("POST", `/api/v1/agent_routines/${made.routine}/activate`)],
+  [
+    "invoke a routine under a key",
+    () => asUser("POST", `/api/v1/agent_routines/${made.routine}/invoke`, { message: "Go.", idempotency_key: "a" }),
+  ],
+  [
+    "invoke it again under that key",
+    () => asUser("POST", `/api/v1/agent_routines/${made.routine}/invoke`, { message: "Go.", idempotency_key: "a" }),
+  ],
+  ["list the runs of a routine", () => asUser("GET", `/api/v1/agent_routines/${made.routine}/runs`)],
+  ["list the runs of an agent", () => asUser("GET", `/api/v1/agent_routine_runs?agent[]=${made.agent}`)],
+  [
+    "create a schedule",
+    () =>
+      asUser("POST", `/api/v1/agents/${made.agent}/schedules`, {
+        ...{ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "Go." },
+      }),
+  ],
+  ["pause a schedule", () => asUser("POST", `/api/v1/agents/${made.agent}/schedules/${made.schedule}/pause`)],
   ["read the feed", () => asUser("GET", "/api/v1/activity_feed?limit=5")],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
   ["ping", () => asUser("GET", "/api/v1/status/ping")],

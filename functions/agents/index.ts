@@ -4,6 +4,7 @@ import computers from "./computers.ts";
 import envVars from "./env-vars.ts";
 import healthActions from "./health-actions.ts";
 import installations from "./installations.ts";
+import routines from "./routines.ts";
 import schedules from "./schedules.ts";
 import skills from "./skills.ts";
 import tools from "./tools.ts";
@@ -15,6 +16,7 @@ export const routers = [
   envVars,
   healthActions,
   installations,
+  routines,
   schedules,
   skills,
   tools,

@@ -9,7 +9,7 @@ import type { Rows, Runs } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
-import { kinds, type StoredKind, type TableOf } from "../kinds.ts";
+import { kinds, type StoredKind, type TableOf, type Told } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
 import { agentNamed, feedReaders, reachAgent } from "./queries.ts";
 
@@ -32,16 +32,29 @@ function named(db: TenantDb, kind: ChildKind, id: string, agent?: string): AnyRo
   return agent === undefined ? rows : rows.where("agent_id", "in", agentNamed(db, agent).select("agents.id"));
 }
 
-/** What the feed tells of one: who may read the agent may read the entry. */
+/** Whether its rows have access lists of their own: who reads or writes one passes both. */
+const hasAcl = (kind: ChildKind) => "acl" in kinds[kind];
+const own = (db: TenantDb, kind: ChildKind, column: "readers" | "writers"): RawBuilder<boolean> =>
+  hasAcl(kind) ? passes(db.viewer, column) : sql`true`;
+
+/** Who passes two lists, as far as one list can say: those that both name, never more. */
+const both = sql`(select case when a is null then o when o is null then a when 'everyone' = any (a) then o
+    when 'everyone' = any (o) then a else array(select unnest(a) intersect select unnest(o)) end
+  from (select case when changed.readers is not null
+    then changed.readers || array_remove(array['user:' || changed.user_id], null) end as o) own,`;
+
+/** What the feed tells of one: who may read the agent, and it, may read the entry. */
 export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
   const facts: { name: string; title?: string } = kinds[kind];
   const title = facts.title ? sql`coalesce(${sql.ref(facts.title)}, id)` : sql`id`;
   const agent = db.selectFrom("agents").where("agents.id", "=", sql.ref<Id<"agent">>("changed.agent_id"));
   return {
-    kind: `${kind}.${event}`,
+    kind: `${kind}.${event}` as Told,
     title: sql`${`${facts.name[0]!.toUpperCase()}${facts.name.slice(1)} ${event}: `} || ${title}`,
     agent_id: sql`agent_id`,
-    readers: sql`(${agent.select(feedReaders.as("readers"))})`,
+    readers: hasAcl(kind)
+      ? sql`${both} (${agent.select(feedReaders.as("a"))}) above)`
+      : sql`(${agent.select(feedReaders.as("readers"))})`,
   };
 }
 
@@ -53,19 +66,23 @@ export function reachChild<K extends ChildKind>(
   action: "read" | "write",
   agent?: string,
 ): Reached<TableOf<K>> {
-  const rows = named(db, kind, id, agent);
+  const rows = named(db, kind, id, agent).where(own(db, kind, "readers"));
   const above = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
-  return { db: above.db, rows: rows.where("agent_id", "in", above.rows.select("id")) as unknown as Rows<TableOf<K>> };
+  const under = rows.where("agent_id", "in", above.rows.select("id"));
+  const reached = hasAcl(kind) ? reach(above.db, kind, under, action) : { db: above.db, rows: under };
+  return reached as unknown as Reached<TableOf<K>>;
 }
 
 /** 404 unless the viewer may read its agent. */
 export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>, agent?: string): Promise<Child<K>> =>
-  readable(db, named(db, kind, id, agent))
+  readable(db, kind, named(db, kind, id, agent))
     .selectAll()
     .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<unknown> as Promise<Child<K>>;
 
-const readable = (db: TenantDb, rows: AnyRows): AnyRows =>
-  rows.where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));
+const readable = (db: TenantDb, kind: ChildKind, rows: AnyRows): AnyRows =>
+  rows
+    .where(own(db, kind, "readers"))
+    .where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));
 
 /** All of an agent, newest first. There are at most a hundred. */
 export function listChildren<K extends ChildKind>(
@@ -78,6 +95,7 @@ export function listChildren<K extends ChildKind>(
   const rows = narrow(rowsOf(above.db, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
   return (columns ? rows.select(columns as never) : rows.selectAll())
     .where("agent_id", "in", above.rows.select("id"))
+    .where(own(db, kind, "readers"))
     .orderBy(sql`id desc`)
     .execute() as Promise<unknown> as Promise<Child<K>[]>;
 }
@@ -95,10 +113,9 @@ export function listChildrenOf<K extends ChildKind>(
 ): Promise<Child<K>[]> {
   const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
   const list = (from: TenantDb, of: typeof seen) => {
-    const rows = narrow(rowsOf(from, kind) as unknown as Rows<TableOf<K>>) as unknown as AnyRows;
-    return from.pageByCursor(rows.where("agent_id", "in", of), page, columns as never) as Promise<unknown> as Promise<
-      Child<K>[]
-    >;
+    const rows = narrow(rowsOf(from, kind).where(own(db, kind, "readers")) as unknown as Rows<TableOf<K>>);
+    const listed = (rows as unknown as AnyRows).where("agent_id", "in", of);
+    return from.pageByCursor(listed, page, columns as never) as Promise<unknown> as Promise<Child<K>[]>;
   };
   if (!agents) return list(db, seen);
   const there = seen.where(sql<boolean>`(id = asked or lookup_key = asked)`);
@@ -147,7 +164,8 @@ export function updateChild<K extends ChildKind>(
   const child = reachChild(db, kind, id, "write", agent);
   const named = child.db
     .patch(kinds[kind].table, values)
-    .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
+    .where(sql<boolean>`id in (${child.rows.select("id" as never)})`)
+    .where(own(db, kind, "writers"));
   const change = where ? named.where(where as never) : named;
   return child.db
     .telling(change, { ...telling(db, kind, "updated"), metadata: { fields } })
@@ -164,6 +182,7 @@ export async function deleteChild<K extends ChildKind>(
   const child = reachChild(db, kind, id, "write", agent);
   const change = child.db
     .deleteFrom(kinds[kind].table)
-    .where(sql<boolean>`id in (${child.rows.select("id" as never)})`);
+    .where(sql<boolean>`id in (${child.rows.select("id" as never)})`)
+    .where(own(db, kind, "writers"));
   await child.db.telling(change, telling(db, kind, "deleted")).executeTakeFirstOrThrow(() => notFound(kind));
 }

@@ -1,10 +1,24 @@
 import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
-import { metadata, stamp, text } from "../http/valid.ts";
+import { map, stamp, text } from "../http/valid.ts";
+
+const whole = (min: number, max: number) =>
+  v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));
+
+/** What an app may set; null takes back what was set. */
+const settings = v.pipe(
+  map,
+  v.strictObject({
+    /** How often a routine's schedule may come at most; without it, every 60 seconds. */
+    min_routine_interval_seconds: whole(60, 86_400),
+    /** How long the activity feed is kept; without it, for ever. */
+    activity_retention_days: whole(1, 3650),
+  }),
+);
 
 export const updateAppBody = v.strictObject({
   name: v.optional(v.pipe(text(200), v.nonEmpty())),
-  settings: v.optional(metadata),
+  settings: v.optional(settings),
 });
 export type UpdateApp = v.InferOutput<typeof updateAppBody>;
 

@@ -28,7 +28,7 @@ type Configs = Rows<"configs">;
  * Whether the viewer may read (or write) a config, over its columns: the place's own by whoever holds the permission, a
  * person's own by that person, an agent's by who may do it to the agent; all of an org by its admins.
  */
-function may(db: TenantDb, action: "read" | "write"): Condition {
+function mayConfig(db: TenantDb, action: "read" | "write"): Condition {
   const { viewer } = db;
   if (viewer.kind !== "token") return sql`true`;
   const agents = db
@@ -109,12 +109,12 @@ function shown(db: TenantDb, configs: Configs) {
 
 /** 404 also where the viewer may not read it. */
 export const getConfig = (db: TenantDb, rows: Configs): Promise<Shown> =>
-  shown(db, rows.where(may(db, "read"))).executeTakeFirstOrThrow(() => notFound("config")) as Promise<Shown>;
+  shown(db, rows.where(mayConfig(db, "read"))).executeTakeFirstOrThrow(() => notFound("config")) as Promise<Shown>;
 
 /** Those that the viewer may read and that aren't archived, newest first; one more than asked for, if there is one. */
 export function listConfigs(db: TenantDb, query: ListConfigs, { limit, from }: CursorPage): Promise<Shown[]> {
   const { kind, lookup_key, path_prefix, parents, parent_solutions, ...owner } = query;
-  let configs = ownedBy(db, owner).where("configs.archived_at", "is", null).where(may(db, "read"));
+  let configs = ownedBy(db, owner).where("configs.archived_at", "is", null).where(mayConfig(db, "read"));
   if (kind !== undefined) configs = configs.where("configs.kind", "=", kind);
   if (lookup_key !== undefined) configs = configs.where("configs.lookup_key", "=", lookup_key);
   if (path_prefix) configs = configs.where(sql<boolean>`starts_with(configs.virtual_path, ${path_prefix})`);
@@ -158,7 +158,7 @@ function placeUnder(db: TenantDb, parent: string, asked: Owner): Place {
   const rows = ownedBy(db, asked)
     .where("configs.id", "=", parent as Id<"config">)
     .where("configs.parent_id", "is", null)
-    .where(may(db, "write"));
+    .where(mayConfig(db, "write"));
   const owner = { user_id: sql`configs.user_id` as never, agent_id: sql`configs.agent_id` };
   return { ...owner, rows: rows as never, field: "parent" };
 }
@@ -188,7 +188,7 @@ export function configNamed(
     .where(sql<boolean>`configs.org_id = ${org}`)
     .where(sql<boolean>`(configs.id = ${name} or (configs.lookup_key = ${name} and configs.archived_at is null))`)
     .where("configs.kind", "in", ofKinds)
-    .where(may(db, "read"));
+    .where(mayConfig(db, "read"));
   return sql`coalesce((${named}), '')`;
 }
 
@@ -285,7 +285,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     )
     .where("configs.kind", "=", kind)
     .where("configs.org_id", "in", place.rows.select("org_id"))
-    .where(may(db, "write"));
+    .where(mayConfig(db, "write"));
   if (!take_ownership) {
     const made = db.selectFrom("configs").where("configs.id", "=", id);
     const { found } = await db.batch({
@@ -312,7 +312,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
       ...contentColumns(content, judged),
     } as never)
     .where(sql<boolean>`configs.id in (${taken.select("configs.id").orderBy("configs.id").limit(1)})`)
-    .where(may(db, "write"));
+    .where(mayConfig(db, "write"));
   const free = place.rows.where(sql<boolean>`not exists (${taken.select(sql`1`.as("one"))})`);
   const { found } = await db.batch({
     adopted: db.telling(adopted, telling(db, "updated", { fields: ["owner", "raw_content"] })),
@@ -340,7 +340,7 @@ async function change(db: TenantDb, rows: Configs, { values, fields, where, also
   let patch = db
     .patch("configs", values as never)
     .where(ours)
-    .where(may(db, "write"));
+    .where(mayConfig(db, "write"));
   if (where) patch = patch.where(where);
   const after = db
     .selectFrom("configs")
@@ -348,7 +348,7 @@ async function change(db: TenantDb, rows: Configs, { values, fields, where, also
       sql<boolean>`(${ours} or configs.lookup_key = ${renamed.lookup_key || null} or configs.virtual_path = ${renamed.virtual_path || null})`,
     );
   const { seen, row, found } = await db.batch({
-    seen: rows.where(may(db, "write")).selectAll("configs"),
+    seen: rows.where(mayConfig(db, "write")).selectAll("configs"),
     row: db.telling(patch, telling(db, "updated", { fields })),
     ...(also && { also: also(after) }),
     found: shown(db, after),
@@ -466,6 +466,7 @@ export async function changeOwner(db: TenantDb, id: Id<"config">, body: Owner): 
  * that is missing here fails tests/catalogue.test.ts.
  */
 export const holders: readonly { kind: StoredKind; column: string }[] = [
+  { kind: "agent_routine", column: "config_id" },
   { kind: "agent_skill", column: "config_id" },
   { kind: "agent_tool", column: "config_id" },
   { kind: "agent_tool", column: "parameters_config_id" },
@@ -473,7 +474,7 @@ export const holders: readonly { kind: StoredKind; column: string }[] = [
 
 /** Deletes a config, its versions and its children. 409 where something uses one of them, naming what the viewer may see. */
 export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {
-  const mine = rows.where(may(db, "write"));
+  const mine = rows.where(mayConfig(db, "write"));
   const whole = db
     .selectFrom("configs")
     .select("configs.id")
@@ -489,7 +490,7 @@ export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {
   const gone = db
     .deleteFrom("configs")
     .where(sql<boolean>`configs.id in (${mine.select("configs.id")})`)
-    .where(may(db, "write"))
+    .where(mayConfig(db, "write"))
     .where(sql<boolean>`not exists (select from (${held}) as held)`);
   const { found, used, deleted } = await db.batch({
     found: mine.select("configs.id"),
@@ -515,7 +516,7 @@ function inUse(uses: Use[]) {
 
 /** The versions of a config, newest first, without their content; one more than asked for, if there is one. */
 export async function listVersions(db: TenantDb, rows: Configs, { limit, from }: CursorPage): Promise<Version[]> {
-  const readable = rows.where(may(db, "read"));
+  const readable = rows.where(mayConfig(db, "read"));
   let versions = db
     .selectFrom("config_versions")
     .select(["app_id", "sandbox_id", "org_id", "content_hash", ...VERSION])
@@ -531,7 +532,7 @@ export async function listVersions(db: TenantDb, rows: Configs, { limit, from }:
 
 /** The newest content of a config, as it was stored, and the version that it is. */
 export async function readContent(db: TenantDb, rows: Configs): Promise<Content & { version: number }> {
-  const newest = rows.where(may(db, "read")).select(["configs.id", "configs.version_number"]);
+  const newest = rows.where(mayConfig(db, "read")).select(["configs.id", "configs.version_number"]);
   const found = await db
     .selectFrom("config_versions")
     .select(["mime_type", "encoding", "content", "version_number"])
@@ -543,7 +544,7 @@ export async function readContent(db: TenantDb, rows: Configs): Promise<Content 
 
 /** How many configs that the viewer may read there are of each kind, and under each first part of a path. */
 export async function facetsOf(db: TenantDb, { app, ...owner }: Owner & { app?: string | undefined }) {
-  let configs = ownedBy(db, owner).where("configs.archived_at", "is", null).where(may(db, "read"));
+  let configs = ownedBy(db, owner).where("configs.archived_at", "is", null).where(mayConfig(db, "read"));
   if (app !== undefined && app !== db.tenant.app) configs = configs.where(sql.lit(false));
   const prefix = sql<string>`split_part(configs.virtual_path, '/', 1) || '/'`;
   const count = sql<number>`count(*)`.as("count");

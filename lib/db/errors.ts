@@ -37,7 +37,7 @@ const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
 /**
- * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.must_reach` and `app.at_most` raised; a broken
+ * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.must_…` and `app.at_most` raised; a broken
  * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {
@@ -49,6 +49,7 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE403") return asForbidden(reason, permission);
   if (code === "AE404") return notFound(reason as Kind);
   if (code === "23503" && reason.startsWith("update or delete")) return stillUsed(nameOf(refused.table));
+  if (code === "AE420") return invalid({ field: refused.constraint, message: reason });
   if (code === "AE422") return limitReached(nameOf(refused.table), reason);
   return asFieldError(refused) ?? error;
 }
@@ -91,7 +92,8 @@ function asFieldError({
   if (code === "23514" && rule === "fits") return invalid({ field: named, message: "must fit the other fields" });
   if (code === "23514" && rule === "check") {
     if (named !== "size") return invalid({ field: named, message: "is too large" });
-    const together = "are too large together: texts, access list and metadata take at most 64 KB as JSON";
+    const most = table === "agent_routines" ? "16 KB" : "64 KB";
+    const together = `are too large together: texts, access list and metadata take at most ${most} as JSON`;
     return invalid({ field: "", message: together });
   }
   const field = named === "tenant" ? "org" : named;

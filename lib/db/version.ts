@@ -13,6 +13,7 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-env-vars",
   "2026-11-22-health-actions",
   "2026-11-22-installations",
+  "2026-11-22-routines",
   "2026-11-22-schedules",
   "2026-11-22-skills",
   "2026-11-22-tools",

@@ -15,6 +15,17 @@ type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: T
 type Write<K extends StoredKind, Row> = (db: TenantDb, id: Id<K>) => Promise<Row>;
 type Once<K extends StoredKind> = <Row>(write: Write<K, Row>, read: Write<K, Row>) => Promise<Row>;
 
+/** The header, for the document. */
+export const keyHeader = (description: string) => ({
+  parameters: [
+    { in: "header", name: KEY, description, schema: { type: "string", minLength: 1, maxLength: 255 } as const },
+  ],
+});
+
+/** Whether a text can be a key: 1 to 255 visible ASCII characters. */
+export const isKey = (text: string) => /^[\x21-\x7e]{1,255}$/.test(text);
+export const NO_KEY = "must have 1 to 255 visible ASCII characters";
+
 /** Promises that the route keeps the `Idempotency-Key`, and supplies what does: `c.var.once`. It stands after `allow`. */
 export const once = <K extends StoredKind>(kind: K) =>
   withSpec(
@@ -22,16 +33,7 @@ export const once = <K extends StoredKind>(kind: K) =>
       c.set("once", (write, read) => makeOnce(c as Context as Context<Viewed>, kind, write, read));
       await next();
     }),
-    {
-      parameters: [
-        {
-          in: "header",
-          name: KEY,
-          description: "The same key makes one row, however often and concurrently it is sent, for 24 hours.",
-          schema: { type: "string", minLength: 1, maxLength: 255 },
-        },
-      ],
-    },
+    keyHeader("The same key makes one row, however often and concurrently it is sent, for 24 hours."),
   );
 
 /**
@@ -48,9 +50,7 @@ async function makeOnce<K extends StoredKind, Row>(
   const { db } = c.var;
   const key = c.req.header(KEY);
   if (key === undefined) return write(db, newId(kind));
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    throw invalid({ field: KEY, message: "must have 1 to 255 visible ASCII characters" });
-  }
+  if (!isKey(key)) throw invalid({ field: KEY, message: NO_KEY });
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
   const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
   const { pathname, search } = new URL(c.req.url);

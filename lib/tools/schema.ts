@@ -4,10 +4,10 @@ import { checkSchema, validateAgainst } from "../configs/json-schema.ts";
 import {
   approvals,
   effects,
-  handlerTypes,
   type Row,
   type ToolKind,
   type ToolStatus,
+  toolHandlers,
   toolKinds,
   toolStatuses,
 } from "../db/schema.ts";
@@ -39,7 +39,7 @@ const fields = {
   name_prefix: v.optional(v.nullable(name_prefix)),
   description: v.optional(v.nullable(text(10_000))),
   instruction: v.optional(v.nullable(text(10_000))),
-  handler_type: v.optional(v.nullable(v.picklist(handlerTypes))),
+  handler_type: v.optional(v.nullable(v.picklist(toolHandlers))),
   /** A config by its id or lookup_key: HttpTool, Script, WorkflowGraph or McpServer, as the tool is. */
   config: v.optional(v.nullable(config)),
   /** JSON Schema of the arguments. */
@@ -172,7 +172,7 @@ export const tool = v.strictObject({
   name_prefix: nullable,
   description: nullable,
   instruction: nullable,
-  handler_type: v.nullable(v.picklist(handlerTypes)),
+  handler_type: v.nullable(v.picklist(toolHandlers)),
   config: nullable,
   parameters: free,
   parameters_config: nullable,

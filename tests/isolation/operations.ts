@@ -95,6 +95,19 @@ const pendingInstallation = child("agent_installation", "agent_installations", (
   ...{ kind: "archastro/knowledge", lookup_key: unique(word), config: { about: word } },
 }));
 const aSource = ({ word }: Place) => ({ type: "web/link", payload: { url: `https://${word}.example/` } });
+const anInvocable = (name: string) => ({
+  ...{ name, handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked", status: "active" },
+});
+
+const aRun: Maker = {
+  kind: "agent_routine_run",
+  make: async (place, made) => {
+    const routine =
+      made["agent_routines/{routine}"] ?? (await makers["agent_routines/{routine}"]!.make(place, made, null));
+    const invoke = `/api/v1/agent_routines/${routine}/invoke`;
+    return (await must(place.asDeveloper("POST", invoke, { message: place.word }), 200)).id;
+  },
+};
 
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
@@ -138,6 +151,9 @@ export const makers: Record<string, Maker> = {
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
   "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
+  "agent_routines/{routine}": child("agent_routine", "agent_routines", ({ word }) => anInvocable(word)),
+  "runs/{run}": aRun,
+  "agent_routine_runs/{agent_routine_run}": aRun,
   "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
   "agent_installations/{installation}": {
     kind: "agent_installation",
@@ -227,6 +243,9 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
   "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,
   "PATCH /api/v1/agent_env_vars/{env_var}": () => ({ value: SAME_SECRET }),
+  "POST /api/v1/agents/{agent}/agent_routines": ({ word }) => anInvocable(word),
+  "PATCH /api/v1/agent_routines/{routine}": ({ word }) => ({ description: word }),
+  "POST /api/v1/agent_routines/{routine}/invoke": ({ word }) => ({ message: word }),
   "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
   "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
   "POST /api/v1/agents/{agent}/agent_installations": ({ word }) => ({
