@@ -28,7 +28,7 @@ type Configs = Rows<"configs">;
  * Whether the viewer may read (or write) a config, over its columns: the place's own by whoever holds the permission, a
  * person's own by that person, an agent's by who may do it to the agent; all of an org by its admins.
  */
-function mayConfig(db: TenantDb, action: "read" | "write"): Condition {
+export function mayConfig(db: TenantDb, action: "read" | "write"): Condition {
   const { viewer } = db;
   if (viewer.kind !== "token") return sql`true`;
   const agents = db
