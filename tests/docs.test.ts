@@ -230,7 +230,7 @@ describe("deploying", { timeout: 60_000 }, () => {
     const called = await wrangler.args();
     const groups = called.map((args) => args.match(/^wrangler secret bulk --env (\w+)$/)![1]!);
     const given = (await wrangler.input()).map((line) => JSON.parse(line) as Record<string, string>);
-    const environments = readGroups().filter(([group]) => group !== "all");
+    const environments = (await readGroups()).filter(([group]) => group !== "all");
     expect(groups).toEqual(environments.map(([group]) => group));
 
     const isPrivate = (jwks: string) => JSON.parse(jwks).keys.every((key: { d?: string }) => key.d !== undefined);

@@ -84,7 +84,7 @@ describe("npm start", { timeout: 120_000 }, () => {
     const shown = started.output();
     const kept = await credentials();
     expect(Object.keys(kept)).toEqual(["base_url", "app_id", "secret_key", "publishable_key"]);
-    expect(JSON.parse(shown.slice(0, shown.indexOf("}") + 1))).toEqual(kept);
+    expect(JSON.parse(shown.slice(shown.indexOf("{"), shown.indexOf("}") + 1))).toEqual(kept);
     expect((await stat(join(data, "credentials.json"))).mode & 0o777).toBe(0o600);
     expect((await stat(join(data, "secrets.json"))).mode & 0o777).toBe(0o600);
     const command = shown.slice(shown.indexOf("  curl"), shown.lastIndexOf("'") + 1);
