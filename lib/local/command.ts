@@ -12,8 +12,15 @@ const undo: (() => unknown)[] = [];
 /** Has `step` run when the command ends, however it ends; the last one first. */
 export const onEnd = (step: () => unknown) => undo.push(step);
 
-/** Ends the command when all that was begun is undone. */
-export async function end(code: number): Promise<never> {
+let ending: Promise<never> | undefined;
+
+/** Ends the command when all that was begun is undone. A terminal sends its signal to npm and to us, and npm passes it on. */
+export function end(code: number): Promise<never> {
+  ending ??= undoAll().then(() => process.exit(code));
+  return ending;
+}
+
+async function undoAll() {
   for (let step = undo.pop(); step; step = undo.pop()) {
     try {
       await step();
@@ -21,7 +28,6 @@ export async function end(code: number): Promise<never> {
       console.error((error as Error).message);
     }
   }
-  process.exit(code);
 }
 
 /** A bug keeps its stack, but not its other properties: those of a malformed connection string hold the password. */

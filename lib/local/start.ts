@@ -68,7 +68,7 @@ async function readPort(): Promise<number> {
 
 /** Miniflare adds handlers that exit at once, before the database is closed: ours take their place again. */
 function handleSignals() {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.removeAllListeners(signal).once(signal, () => end(0));
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.removeAllListeners(signal).on(signal, () => end(0));
 }
 
 /** The app of the data directory, made on the first start. Another DATABASE_URL is another set of apps. */

@@ -1,9 +1,10 @@
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { exportJWK, generateKeyPair } from "jose";
 import { expect, it } from "vitest";
 import { ROOT, readGroups } from "../../../lib/local/groups.ts";
-import { startRuntime } from "../../../lib/local/runtime.ts";
+import { bundling, makeDocument, startRuntime } from "../../../lib/local/runtime.ts";
 
 /** Whether a group's code signs tokens. */
 async function signs(main: string): Promise<boolean> {
@@ -16,6 +17,21 @@ async function signs(main: string): Promise<boolean> {
   });
   return /\bfunction signToken\d*\(/.test(outputFiles[0]!.text);
 }
+
+/** KiB that a Worker may take, as it is sent. */
+const MOST: Record<string, number> = { root: 120, all: 180, configs: 160 };
+const MOST_OF_OTHERS = 110;
+
+it("keeps each Worker small", { timeout: 60_000 }, async () => {
+  await makeDocument();
+  const { outputFiles } = await build({ ...bundling(await readGroups()), minify: true });
+  const sizes = outputFiles.map(({ path, contents }) => ({
+    group: basename(path, ".js"),
+    size: gzipSync(contents).length / 1024,
+  }));
+  expect(sizes.length).toBe((await readGroups()).length);
+  expect(sizes.filter(({ group, size }) => size > (MOST[group] ?? MOST_OF_OTHERS))).toEqual([]);
+});
 
 it("gives the private signing keys to those Workers that sign, and to no other", { timeout: 60_000 }, async () => {
   const groups = await readGroups();
