@@ -1,13 +1,20 @@
 /** Every Worker of wrangler.toml in Miniflare, as Cloudflare would dispatch them. The only file that knows its API. */
 import { execFile } from "node:child_process";
 import { readdirSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
 import { type BuildOptions, type BuildResult, build, context, type PluginBuild } from "esbuild";
-import { convertV4MiniflareOptions, Miniflare, Response as MiniflareResponse } from "miniflare";
 import type { Bindings } from "../env.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
+
+// Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
+const {
+  convertV4MiniflareOptions,
+  Miniflare,
+  Response: MiniflareResponse,
+} = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
 export type Secrets = Bindings;
 export type RuntimeOptions = {
@@ -49,6 +56,9 @@ export const bundling = (groups: [string, Group][], alias: Record<string, string
     write: false,
     format: "esm",
     target: "es2024",
+    // Half of the code is comments of others. Names stay, for the stack of an error.
+    minifyWhitespace: true,
+    lineLimit: 200,
     conditions: ["workerd", "worker", "browser"],
     external: ["cloudflare:*", "node:*"],
     logLevel: "warning",
