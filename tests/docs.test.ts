@@ -296,7 +296,8 @@ describe("deploying", { timeout: 60_000 }, () => {
 
   const commands = [...new Set(withPostgres.flatMap(({ code }) => code.match(/^npm run .*$/gm) ?? []))];
   it.each(commands)("%s: says what it wants where no database is named", async (command) => {
-    const refused = execute("bash", ["-c", command], { cwd: root, env: environment });
+    const env = { ...environment, AGENTRY_DATA: join(tmpdir(), "agentry-absent") };
+    const refused = execute("bash", ["-c", command], { cwd: root, env });
     await expect(refused).rejects.toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^OWNER_DATABASE_URL is not set/),

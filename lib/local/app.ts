@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { isId } from "../ids.ts";
 import { createApp, listApps, rotateKey } from "./apps.ts";
-import { command, openDataDir, openEmbedded, openNamed, Refusal } from "./command.ts";
+import { command, DATA_DIR, openDataDir, openEmbedded, openNamed, Refusal } from "./command.ts";
 import type { Database } from "./neon.ts";
 import { migrate } from "./schema.ts";
 
@@ -51,18 +51,19 @@ function readWork(): (database: Database) => Promise<unknown> {
 async function openDatabase(): Promise<Database> {
   const url = process.env.OWNER_DATABASE_URL;
   if (url) return openNamed("OWNER_DATABASE_URL", url);
-  let dir: string;
+  if (!existsSync(join(DATA_DIR, "pg"))) {
+    throw new Refusal(
+      `OWNER_DATABASE_URL is not set, and there is no embedded database in ${DATA_DIR}: npm start makes one.\n${USAGE}`,
+    );
+  }
   try {
-    dir = openDataDir();
+    openDataDir();
   } catch (error) {
     throw new Refusal(
       `${(error as Error).message} Or set OWNER_DATABASE_URL, for a database that isn't the embedded one.`,
     );
   }
-  if (!existsSync(join(dir, "pg"))) {
-    throw new Refusal(`There is no embedded database in ${dir}: npm start makes one. Or set OWNER_DATABASE_URL.`);
-  }
-  const database = await openEmbedded(dir);
+  const database = await openEmbedded(DATA_DIR);
   await migrate(database);
   return database;
 }

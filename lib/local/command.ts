@@ -7,6 +7,8 @@ import type { Database } from "./neon.ts";
 /** Something that only the operator can put right, said in a sentence. */
 export class Refusal extends Error {}
 
+export const DATA_DIR = resolve(process.env.AGENTRY_DATA ?? ".agentry");
+
 const undo: (() => unknown)[] = [];
 
 /** Has `step` run when the command ends, however it ends; the last one first. */
@@ -43,7 +45,7 @@ export const command = (run: () => Promise<void>): Promise<never> => run().then(
 
 /** The data directory of this machine, for its owner's eyes alone, and nobody else's while this process uses it. */
 export function openDataDir(): string {
-  const dir = resolve(process.env.AGENTRY_DATA ?? ".agentry");
+  const dir = DATA_DIR;
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const { uid } = statSync(dir);
   if (process.getuid && uid !== process.getuid()) {
