@@ -7,6 +7,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { cpus, loadavg } from "node:os";
 import { resolve } from "node:path";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
+import { printStarts } from "./start.ts";
 import { Cleanup, SEED, type System, startSystem } from "./system.ts";
 import { compare, type Figures, inTurns, load, type Target, TURN_S, type Way } from "./turns.ts";
 
@@ -83,6 +84,7 @@ async function measure(child: ChildProcess, system: System, { name, group, ...re
 }
 
 async function bench(cleanup: Cleanup, url: string) {
+  await printStarts();
   console.log(`Seeding ${SEED.agents} agents and ${SEED.tokens} tokens over ${SEED.orgs} orgs …`);
   const system = await startSystem(cleanup, url);
   const child = fork(resolve(import.meta.dirname, "load.ts"));

@@ -5,12 +5,13 @@
  */
 import {
   CompiledQuery,
+  DefaultQueryExecutor,
   type InsertObject,
   type InsertQueryBuilder,
-  Kysely,
   PostgresAdapter,
-  PostgresIntrospector,
   PostgresQueryCompiler,
+  QueryCreator,
+  type QueryExecutorProvider,
   type RawBuilder,
   type SelectQueryBuilder,
   sql,
@@ -33,6 +34,10 @@ import {
   type Viewer,
 } from "./schema.ts";
 import { type Change, type Insert, Patch, type Rows, type Runs, type Statement, type Update } from "./statements.ts";
+
+// The class `Kysely` would bring its schema builders, its introspector and its driver into every Worker.
+const compiler = new PostgresQueryCompiler();
+const adapter = new PostgresAdapter();
 
 /** A sandbox and an org that no row is in: an unset setting reads as this too. */
 const NOWHERE = "" as None;
@@ -81,7 +86,8 @@ export class TenantDb {
   readonly #mode: "read" | "write";
   readonly #before: CompiledQuery[];
   readonly #settle: Settle | null;
-  readonly #kysely: Kysely<Database>;
+  readonly #kysely: QueryCreator<Database>;
+  readonly #runs: QueryExecutorProvider;
 
   constructor(
     connection: Connection,
@@ -99,29 +105,17 @@ export class TenantDb {
     this.#mode = mode;
     this.#before = before;
     this.#settle = settle;
-    this.#kysely = new Kysely<Database>({
-      dialect: {
-        createAdapter: () => new PostgresAdapter(),
-        createQueryCompiler: () => new PostgresQueryCompiler(),
-        createIntrospector: (db) => new PostgresIntrospector(db),
-        createDriver: () => ({
-          init: async () => {},
-          acquireConnection: async () => ({
-            executeQuery: async (query) => (await this.#run([query]))[0] as never,
-            streamQuery: () => {
-              throw new Error("nothing streams over HTTP");
-            },
-          }),
-          beginTransaction: async () => {
-            throw new Error("there is no transaction to hold open over HTTP: use one statement or db.batch");
+    const executor = new DefaultQueryExecutor(compiler, adapter, {
+      provideConnection: async (use) =>
+        use({
+          executeQuery: async (query) => (await this.#run([query]))[0] as never,
+          streamQuery: () => {
+            throw new Error("nothing streams over HTTP");
           },
-          commitTransaction: async () => {},
-          rollbackTransaction: async () => {},
-          releaseConnection: async () => {},
-          destroy: async () => {},
         }),
-      },
     });
+    this.#kysely = new QueryCreator<Database>({ executor });
+    this.#runs = { getExecutor: () => executor };
   }
 
   /** One round trip: the door, what narrows it, then the statements, and what settles them. A lost race: another. */
@@ -145,7 +139,7 @@ export class TenantDb {
     const { table, row_id, release } = this.#settle;
     const row = this.selectFrom(table).where(sql<boolean>`id = ${row_id}`).select(sql`id`.as("id"));
     const note = sql`select set_config('app.made', exists ${row}::text, true)`;
-    return [note.compile(this.#kysely), this.#door.enter, release];
+    return [note.compile(this.#runs), this.#door.enter, release];
   }
 
   #with(change: { tenant?: Tenant; before?: CompiledQuery[]; settle?: Settle; viewer?: Viewer }): TenantDb {
@@ -272,7 +266,7 @@ export class TenantDb {
 
   /** This database behind a statement that refuses (raises) before anything else of the round trip runs. */
   behind(gate: RawBuilder<unknown>): TenantDb {
-    return this.#with({ before: [gate.compile(this.#kysely)] });
+    return this.#with({ before: [gate.compile(this.#runs)] });
   }
 
   /** Never widens, as app.within: from an org, or into a sandbox from another one, it leads to nothing. */
@@ -315,9 +309,9 @@ export class TenantDb {
   }
 
   #running<O>(statement: RawBuilder<O>): Runs<O> {
-    const execute = async () => (await statement.execute(this.#kysely)).rows;
+    const execute = async () => (await statement.execute(this.#runs)).rows;
     return {
-      compile: () => statement.compile(this.#kysely),
+      compile: () => statement.compile(this.#runs),
       execute,
       executeTakeFirst: async () => (await execute())[0],
       executeTakeFirstOrThrow: async (otherwise) => {
