@@ -89,11 +89,12 @@ function* rebuilt(
   return out;
 }
 
-function listed(run: Run, map: MapValue, each: (key: string, value: Value) => Value): Value[] {
-  run.list(map.size);
-  const list = new Array<Value>(map.size);
+/** The list is of its size from the start, and no pair is made for what is not one. */
+function listed<T>(run: Run, size: number, items: Iterable<T>, each: (item: T) => Value): Value[] {
+  run.list(size);
+  const list = new Array<Value>(size);
   let i = 0;
-  for (const [key, value] of map) list[i++] = each(key, value);
+  for (const item of items) list[i++] = each(item);
   return list;
 }
 
@@ -185,7 +186,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The names of the fields, in their order.",
     example: "map.keys({ b: 1, a: 2 })",
     gives: ["b", "a"],
-    run: (run, object) => listed(run, object, (key) => key),
+    run: (run, object) => listed(run, object.size, object.keys(), (key) => key),
   }),
   entry({
     name: "values",
@@ -194,7 +195,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The values of the fields, in their order.",
     example: "map.values({ b: 1, a: 2 })",
     gives: [1, 2],
-    run: (run, object) => listed(run, object, (_, value) => value),
+    run: (run, object) => listed(run, object.size, object.values(), (value) => value),
   }),
   entry({
     name: "entries",
@@ -205,7 +206,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     gives: [["a", 1]],
     run: (run, object) => {
       run.alloc(object.size * 80);
-      return listed(run, object, (key, value) => [key, value]);
+      return listed(run, object.size, object, ([key, value]) => [key, value]);
     },
   }),
   entry({

@@ -31,7 +31,7 @@ describe("the limits", () => {
   it("count nothing twice, however many calls interrupt an expression", async () => {
     const calls = 'array.forEach(array.range(10), fn(i) { requests.get("https://a.example.com") })';
     const source = `[array.length(array.range(30000)), println(string.repeat("a", 5000)), ${calls}]`;
-    const limits = { memory_bytes: 600_000, output_bytes: 15_000, steps: 30_000 };
+    const limits = { memory_bytes: 600_000, output_bytes: 15_000, steps: 50_000 };
     expect(await run(source, { limits })).toMatchObject({ status: "done", error: null });
   });
   it("of depth do not shrink by the calls that interrupted deep functions", async () => {
