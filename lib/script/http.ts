@@ -13,6 +13,8 @@ import {
 const MAX_REDIRECTS = 5;
 const MAX_HEADERS = 100;
 const MAX_JSON_DEPTH = 100;
+/** Twice what a megabyte of usual JSON holds. */
+const MAX_JSON_VALUES = 200_000;
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /** Headers that say nothing secret: these alone go along when a redirect leads to another origin. */
 const PLAIN = new Set(["accept", "accept-language", "content-type", "user-agent"]);
@@ -140,13 +142,24 @@ async function read(response: Response, max_bytes: number): Promise<string | nul
 
 /** JSON parsed where the answer says that it is some; text that only claims to be stays text. */
 function bodyOf(text: string, type: string): Json {
-  if (!/^[^;]*[/+]json\b/i.test(type)) return text;
+  if (!/^[^;]*[/+]json\b/i.test(type) || manyValues(text)) return text;
   try {
     const json = JSON.parse(text) as Json;
     return isShallow(json, 0) ? json : text;
   } catch {
     return text;
   }
+}
+
+/** Values are larger than their text, `[]` by twenty times: what holds more is left for `string.parseJson`, which stops. */
+function manyValues(text: string): boolean {
+  let count = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    // `,`, `:`, `[` and `{`, also where they stand in a text.
+    if (code === 44 || code === 58 || code === 91 || code === 123) count++;
+  }
+  return count > MAX_JSON_VALUES;
 }
 
 function isShallow(json: Json, depth: number): boolean {
@@ -171,6 +184,7 @@ export function edgeWorld(options: {
       }
       return (await options.platform?.(call)) ?? notAvailable(call);
     },
+    rest: () => new Promise((resolve) => setTimeout(resolve, 0)),
     now: () => Date.now(),
     random: () => crypto.getRandomValues(new Uint32Array(1))[0]! / 4294967296,
   };
