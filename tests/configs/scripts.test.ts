@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, bearer, caller } from "../harness/index.ts";
+import { anAgent, anApp, bearer, type Call, caller, must, sql, together, unique } from "../harness/index.ts";
 
 const run = async (script: string, body: object = {}) => {
   const { acme, as } = await anApp();
@@ -118,6 +118,56 @@ describe("POST /api/v1/scripts/run", () => {
     expect(await ask({ run_as_user: owners[globex] })).toEqual([422, "run_as_user"]);
     expect(await ask({ run_as_agent: agent })).toEqual([422, "run_as_agent"]);
     expect(await ask({ run_as_user: owners[acme] })).toEqual([200, undefined]);
+  });
+});
+
+describe("an Idempotency-Key of a run", () => {
+  const body = { script: "1 + 1" };
+  const key = () => ({ "Idempotency-Key": unique("run") });
+  const run = (call: Call, headers: Record<string, string>, asked: object = body) =>
+    call("POST", "/api/v1/scripts/run", asked, headers);
+
+  it("runs once: a replay is a 409 already_run, with no answer, also after a failure", async () => {
+    const { acme, as } = await anApp();
+    for (const script of ["1 + 1", "1 / 0"]) {
+      const headers = key();
+      await must(run(as(acme), headers, { script }), 200);
+      const { error } = await must(run(as(acme), headers, { script }), 409);
+      expect(error).toMatchObject({ code: "already_run", fields: [] });
+    }
+  });
+
+  it("runs once of many at once", async () => {
+    const { acme, as } = await anApp();
+    const headers = key();
+    const statuses = (await together(10, () => run(as(acme), headers))).map(({ status }) => status);
+    expect(statuses.sort()).toEqual([200, ...Array(9).fill(409)]);
+  });
+
+  it("holds one request of one person: another body is a 422, a colleague's key another", async () => {
+    const { acme, as, asDeveloper } = await anApp();
+    const headers = key();
+    await must(run(as(acme), headers), 200);
+    const other = await must(run(as(acme), headers, { script: "2" }), 422);
+    expect(other.error.fields).toMatchObject([{ field: "Idempotency-Key" }]);
+    await must(run(as(acme, { role: "member" }), headers), 200);
+    await must(run(asDeveloper, headers), 200);
+  });
+
+  it("is committed before the run, and left free by a run that never began", async () => {
+    const { acme, globex, owners, as, asDeveloper } = await anApp();
+    const headers = key();
+    const rows = () => sql("select from data.idempotency_keys where key = $1", [headers["Idempotency-Key"]]);
+    await must(run(as(acme), headers, { script: "1", run_as_user: owners[globex] }), 422);
+    expect(await rows()).toHaveLength(0);
+    await must(run(asDeveloper, headers), 200);
+    expect(await rows()).toHaveLength(1);
+  });
+
+  it.each(["", "two words", "x".repeat(256)])("is refused where it is %j", async (text) => {
+    const { acme, as } = await anApp();
+    const { error } = await must(run(as(acme), { "Idempotency-Key": text }), 422);
+    expect(error.fields).toMatchObject([{ field: "Idempotency-Key" }]);
   });
 });
 
