@@ -110,7 +110,7 @@ export const searches = new Gate({ most: 8 });
 export const runs = new Gate({ most: 2 });
 
 /** Whose it counts as: of a token its org, of a secret key its app (or sandbox). */
-const placeOf = (credential: Credential) =>
+export const placeOf = (credential: Credential) =>
   [credential.app, credential.sandbox, ...(credential.kind === "token" ? [credential.org] : [])].join(" ");
 
 /**

@@ -148,6 +148,13 @@ function survey(input: Record<string, unknown>, allowances: Map<string, number>,
   lookInto(input);
 }
 
+/** Refuses what Postgres can't keep of values that came by another way than a request: 422, as of a body. */
+export function mustBeStorable(input: Record<string, unknown>) {
+  const faults: FieldError[] = [];
+  survey(input, new Map(), (fault) => void (faults.length < MAX_FAULTS && faults.push(fault())));
+  if (faults.length) throw invalid(faults);
+}
+
 const isMap = (input: unknown): input is Record<string, unknown> =>
   typeof input === "object" && input !== null && !Array.isArray(input);
 const isText = (text: string) => text.isWellFormed() && !text.includes("\0");
