@@ -18,6 +18,7 @@ const API_ROLE = "agentry_api";
 
 const port = Number(process.env.PORT ?? 8787);
 const data = resolve(process.env.AGENTRY_DATA ?? ".agentry");
+const allowsLoopback = process.env.AGENTRY_ALLOW_LOOPBACK === "1";
 const watching = process.argv.includes("--watch");
 
 function stop(message: string): never {
@@ -58,6 +59,13 @@ const isFree = () =>
     probe.once("error", () => answer(false));
     probe.listen(port, "127.0.0.1", () => probe.close(() => answer(true)));
   });
+
+/** The host of the database: the embedded one, and one behind a socket, are on this machine. */
+function hostOf(url = ""): string {
+  const { hostname = "", searchParams } = URL.parse(url) ?? {};
+  const host = searchParams?.get("host") ?? hostname;
+  return host === "" || host.startsWith("/") ? "localhost" : host;
+}
 
 /** The port is asked for before anything is started, so that a taken one is said in a sentence. */
 async function checkPort() {
@@ -121,6 +129,7 @@ const runtime: Runtime = await startRuntime({
     PUBLIC_JWKS: JSON.stringify({ keys: keysOf(JWKS).public }),
     ROOT_SECRETS,
   },
+  ...(allowsLoopback && { allowLoopback: hostOf(url) }),
   ...(watching && { onReload: (ms: number) => console.log(`Reloaded in ${Math.round(ms)} ms`) }),
 });
 

@@ -8,6 +8,7 @@ import type { Credential } from "../auth/allow.ts";
 import { covers, type Permission, rolesWith } from "../auth/permissions.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
+import type { Bindings } from "../env.ts";
 import { ApiError, insufficientScope, invalid } from "../errors.ts";
 import { placeOf, searches } from "../http/gate.ts";
 import { mustBeStorable } from "../http/valid.ts";
@@ -72,7 +73,7 @@ function permitted(viewer: Credential, open: Opens, permission: Permission): Ten
 }
 
 /** The world of a script: `fetch` behind the guard, and agents and users as the identity sees them. */
-export function worldOf(viewer: Credential, open: Opens, { seen }: Identity): World {
+export function worldOf(env: Bindings, viewer: Credential, open: Opens, { seen }: Identity): World {
   const db = (permission: Permission) => seen(permitted(viewer, open, permission), permission);
   const listing = <Rows>({ search }: { search?: string | undefined }, list: () => Promise<Rows>) =>
     search ? searches.pass(placeOf(viewer), list) : list();
@@ -109,7 +110,11 @@ export function worldOf(viewer: Credential, open: Opens, { seen }: Identity): Wo
       throw error;
     }
   };
-  return edgeWorld({ fetch: (url, init) => fetch(url, init), platform });
+  return edgeWorld({
+    fetch: (url, init) => (env.EGRESS ?? globalThis).fetch(url, init),
+    loopback: env.ALLOW_LOOPBACK !== undefined,
+    platform,
+  });
 }
 
 const isMap = (value: Json | undefined): value is Record<string, Json> =>
