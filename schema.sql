@@ -52,7 +52,8 @@ insert into app.migrations (name) values
   ('2026-11-21-names-and-walls'),
   ('2026-11-21-proven-tenants'),
   ('2026-11-21-row-sizes'),
-  ('2026-11-21-timeouts');
+  ('2026-11-21-timeouts'),
+  ('2026-11-22-acting-users');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -545,6 +546,23 @@ begin
   end if;
 end $$;
 grant execute on function app.within to agentry_api;
+
+-- Stands behind a developer's door that was narrowed to a user's org: what follows may no more than that user may now,
+-- whose role access lists then see. AE403 where the role isn't one of `roles`, which nobody's and a lost user's never is.
+create function app.act_as(usr text, roles text[]) returns void
+language plpgsql volatile set search_path = '' as $$
+declare a record;
+begin
+  select u.role, o.status into a
+    from app.tenant() t
+    join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (t.app, t.sandbox, t.org, usr)
+    left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (t.app, t.sandbox, t.org);
+  if a.status not in ('active', 'trialing') then raise 'org_suspended' using errcode = 'AE403'; end if;
+  if (a.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
+  perform set_config('app.org_role', case when a.role in ('owner', 'admin') then 'admin'
+    when a.role in ('billing', 'viewer') then 'viewer' else a.role end, true);
+end $$;
+grant execute on function app.act_as to agentry_api;
 
 -- Deletes, in every tenant, what is past its time, and answers how many rows: idempotency keys after a day, tokens and
 -- their families a month after they expired, sandboxes with all that lives in them. Whoever calls it, and however

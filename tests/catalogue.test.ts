@@ -157,7 +157,9 @@ it("lets the runtime role call these functions and no others: none that makes a 
     from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
     where p.pronamespace in ('app'::regnamespace, 'data'::regnamespace) order by 1`);
   expect(rows.filter(({ owner }) => !owner).map(({ name, role }) => [name, role])).toEqual(
-    [...Object.keys(DEFINERS), "acl_patch", "acl_principals", "must_reach"].sort().map((name) => [name, "agentry_api"]),
+    [...Object.keys(DEFINERS), "acl_patch", "acl_principals", "act_as", "must_reach"]
+      .sort()
+      .map((name) => [name, "agentry_api"]),
   );
 });
 

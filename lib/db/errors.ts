@@ -35,7 +35,7 @@ const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
 /**
- * What the database refused, as the refusal it stands for: what `app.enter_…` and `app.must_reach` raised; a broken
+ * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as` and `app.must_reach` raised; a broken
  * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {

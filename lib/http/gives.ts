@@ -13,7 +13,7 @@ const reasons = {
   401: "The credential is wrong, expired or revoked",
   403: "The org is suspended",
   409: "A value is taken, or the state forbids it",
-  429: "There are too many already",
+  429: "There are too many already, or too many at once",
 };
 
 /**

@@ -2,8 +2,9 @@ import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { sha256 } from "../auth/keys.ts";
 import { refusal } from "../db/errors.ts";
+import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { invalid } from "../errors.ts";
+import { invalid, refused } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import { kinds, type StoredKind } from "../kinds.ts";
 import type { Env } from "./router.ts";
@@ -15,6 +16,17 @@ type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: T
 type Write<K extends StoredKind, Row> = (db: TenantDb, id: Id<K>) => Promise<Row>;
 type Once<K extends StoredKind> = <Row>(write: Write<K, Row>, read: Write<K, Row>) => Promise<Row>;
 
+const header = (description: string) => ({
+  parameters: [
+    {
+      in: "header" as const,
+      name: KEY,
+      description,
+      schema: { type: "string" as const, minLength: 1, maxLength: 255 },
+    },
+  ],
+});
+
 /** Promises that the route keeps the `Idempotency-Key`, and supplies what does: `c.var.once`. It stands after `allow`. */
 export const once = <K extends StoredKind>(kind: K) =>
   withSpec(
@@ -22,43 +34,51 @@ export const once = <K extends StoredKind>(kind: K) =>
       c.set("once", (write, read) => makeOnce(c as Context as Context<Viewed>, kind, write, read));
       await next();
     }),
-    {
-      parameters: [
-        {
-          in: "header",
-          name: KEY,
-          description: "The same key makes one row, however often and concurrently it is sent, for 24 hours.",
-          schema: { type: "string", minLength: 1, maxLength: 255 },
-        },
-      ],
-    },
+    header("The same key makes one row, however often and concurrently it is sent, for 24 hours."),
   );
 
 /**
- * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
- * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
- * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
+ * Promises the same of a route that makes no row and keeps no answer. `c.var.begin` is called when nothing but the work
+ * itself is left: it commits the key, and refuses one that has begun before: 409 `already_run`.
  */
-async function makeOnce<K extends StoredKind, Row>(
-  c: Context<Viewed>,
-  kind: K,
-  write: Write<K, Row>,
-  read: Write<K, Row>,
-): Promise<Row> {
-  const { db } = c.var;
+export const onceBegun = () =>
+  withSpec(
+    createMiddleware<{ Variables: { begin: () => Promise<void> } }>(async (c, next) => {
+      c.set("begin", () => begin(c as Context as Context<Viewed>));
+      await next();
+    }),
+    header(
+      "The same key runs once in 24 hours, even if it failed: a replay is a 409 `already_run`, as no answer is kept.",
+    ),
+  );
+
+/** What a request's key is kept as. Null: none was sent. */
+async function readKey(c: Context<Viewed>) {
   const key = c.req.header(KEY);
-  if (key === undefined) return write(db, newId(kind));
+  if (key === undefined) return null;
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw invalid({ field: KEY, message: "must have 1 to 255 visible ASCII characters" });
   }
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
-  const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
+  const { viewer } = c.var.db;
   const { pathname, search } = new URL(c.req.url);
   const fingerprint = await sha256(`${c.req.method} ${pathname}${search}\n${await c.req.text()}`);
+  return { subject: viewer.kind === "token" ? viewer.user : "app", key, fingerprint };
+}
+type Key = NonNullable<Awaited<ReturnType<typeof readKey>>>;
+type Holding<Row> = { written: Row; held?: never } | { held: string };
+
+/**
+ * Writes what holds the key, and answers it; or the row that the key holds already. 422 where that was another request.
+ */
+async function holding<Row>(
+  db: TenantDb,
+  { subject, key, fingerprint }: Key,
+  write: () => Promise<Row>,
+): Promise<Holding<Row>> {
   for (let attempt = 1; ; attempt++) {
-    const id = newId(kind);
     try {
-      return await write(db.keyed(kinds[kind].table, { subject, key, fingerprint, row_id: id }), id);
+      return { written: await write() };
     } catch (error) {
       if (refusal(error)?.constraint !== "idempotency_keys_pkey") throw error;
       const held = await db
@@ -73,9 +93,42 @@ async function makeOnce<K extends StoredKind, Row>(
       if (!sameBytes(held.fingerprint, fingerprint)) {
         throw invalid({ field: KEY, message: "was already used for another request" });
       }
-      c.header("Idempotent-Replayed", "true");
-      return read(db, held.row_id as Id<K>);
+      return { held: held.row_id };
     }
+  }
+}
+
+/**
+ * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
+ * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
+ * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
+ */
+async function makeOnce<K extends StoredKind, Row>(
+  c: Context<Viewed>,
+  kind: K,
+  write: Write<K, Row>,
+  read: Write<K, Row>,
+): Promise<Row> {
+  const { db } = c.var;
+  const key = await readKey(c);
+  if (!key) return write(db, newId(kind));
+  const made = await holding(db, key, () => {
+    const id = newId(kind);
+    return write(db.keyed(kinds[kind].table, { ...key, row_id: id }), id);
+  });
+  if (made.held === undefined) return made.written;
+  c.header("Idempotent-Replayed", "true");
+  return read(db, made.held as Id<K>);
+}
+
+/** No row is made, so the key names none. */
+async function begin(c: Context<Viewed>): Promise<void> {
+  const { db } = c.var;
+  const key = await readKey(c);
+  if (!key) return;
+  const begun = await holding(db, key, () => db.insertInto("idempotency_keys", { ...key, row_id: NONE }).execute());
+  if (begun.held !== undefined) {
+    throw refused("already_run", "This was run before under the same Idempotency-Key. Its answer was not kept.");
   }
 }
 

@@ -143,6 +143,8 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
   if (path.includes("{")) responses[404] ??= problemResponse("Absent, or not for the caller: the two are one answer");
   if (parameters.some(({ name }) => name === KEY))
     responses[404] ??= problemResponse("What this Idempotency-Key once made is no longer there");
+  if (parameters.some(({ name }) => name === "search"))
+    responses[429] ??= problemResponse("Too many searches at once; `Retry-After` says when to try again");
   if (operation.requestBody || parameters.some((parameter) => parameter.in !== "path")) {
     responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
     responses[422] ??= problemResponse("Faults of the input, each with its field");

@@ -16,6 +16,7 @@ import {
   type Query,
   type RunOptions,
 } from "./neon.ts";
+import { Turns, tenantOf } from "./turns.ts";
 
 const { parse, bind, describe, execute, query: script, sync } = protocol.serialize;
 
@@ -78,7 +79,7 @@ async function emptyCluster(): Promise<Blob> {
 
 /**
  * Opens the embedded Postgres on a data directory, or in memory. It is one session in this process: requests run one
- * after the other, and a slow one holds up all. Nothing keeps a second process from the directory; `lockDataDir` does.
+ * after the other, and a slow one holds up all of every tenant. Nothing keeps a second process from the directory; `lockDataDir` does.
  */
 export async function openPglite(dataDir?: string): Promise<Database> {
   const isNew = dataDir === undefined || !existsSync(join(dataDir, "PG_VERSION"));
@@ -92,7 +93,12 @@ export async function openPglite(dataDir?: string): Promise<Database> {
   const step = (...parts: Uint8Array[]) =>
     postgres.execProtocolStream(Buffer.concat(parts), { syncToFs: false, throwOnError: false });
 
+  const turns = new Turns(1);
+  /** Tenants take turns: one that asks for hundreds at once goes on when each other has had an answer. */
   const run = (role: string, queries: readonly Query[], options: RunOptions) =>
+    turns.take(tenantOf(queries), () => runNow(role, queries, options));
+
+  const runNow = (role: string, queries: readonly Query[], options: RunOptions) =>
     postgres.runExclusive(async () => {
       const { before, after } = frame(options);
       const entry = [...enter(role), ...before];

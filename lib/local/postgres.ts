@@ -13,8 +13,11 @@ import {
   type RunOptions,
   Unavailable,
 } from "./neon.ts";
+import { Turns, tenantOf } from "./turns.ts";
 
 const poolSize = 10;
+/** Of those, how many no single tenant gets. */
+const reserved = 2;
 const poolWaitMs = 10_000;
 
 /** What takes back a request's settings; `reset all` leaves the role alone. */
@@ -148,17 +151,24 @@ export async function openPostgres(databaseUrl: string): Promise<Database> {
     return pool;
   }
 
+  const unconnected = (reason: string, cause?: Error) =>
+    new Unavailable(`Server error: no connection to Postgres: ${reason}`, { cause });
+
   const connect = async (role: string | null): Promise<PoolClient> =>
     poolOf(role)
       .connect()
       .catch((cause: Error) => {
-        const reason = cause.message.startsWith("timeout exceeded")
-          ? `all ${poolSize} connections stayed busy for ${poolWaitMs / 1000} s`
-          : cause.message || String(cause);
-        throw new Unavailable(`Server error: no connection to Postgres: ${reason}`, { cause });
+        throw unconnected(cause.message || String(cause), cause);
       });
 
-  async function run(role: string | null, queries: readonly Query[], options: RunOptions) {
+  const turns = new Turns(poolSize, reserved);
+  const busy = () => unconnected(`all ${poolSize} stayed busy for ${poolWaitMs / 1000} s`);
+
+  /** Tenants take turns: with one that asks for hundreds at once, the others wait for a statement of it, not for all. */
+  const run = (role: string | null, queries: readonly Query[], options: RunOptions) =>
+    turns.take(tenantOf(queries), () => runNow(role, queries, options), poolWaitMs, busy);
+
+  async function runNow(role: string | null, queries: readonly Query[], options: RunOptions) {
     const client = await connect(role);
     let reusable = false;
     try {

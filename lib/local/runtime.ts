@@ -6,7 +6,6 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
 import { type BuildOptions, type BuildResult, build, context, type PluginBuild } from "esbuild";
-import type { Bindings } from "../env.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
 // Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
@@ -16,7 +15,7 @@ const {
   Response: MiniflareResponse,
 } = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
-export type Secrets = Bindings;
+export type Secrets = Cloudflare.AllEnv;
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
@@ -29,7 +28,9 @@ export type RuntimeOptions = {
   alias?: Record<string, string>;
   /** Opens a socket of its own to each Worker, past the router: for measuring. */
   direct?: boolean;
-  /** Answers what the Workers fetch from outside this machine, in the place of the internet: for tests. */
+  /** Opens this machine to scripts, by http: for development and tests. The host of the database itself. */
+  allowLoopback?: string;
+  /** Answers what scripts fetch, in the place of the internet: for tests. */
   outbound?: (request: Request) => Promise<Response> | Response;
   /** Rebuilds on change and tells how long it took. */
   onReload?: (ms: number) => void;
@@ -93,13 +94,14 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const workers = () =>
     groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
+      if (options.allowLoopback !== undefined) given.push(["ALLOW_LOOPBACK", options.allowLoopback]);
       return {
         ...worker,
         name,
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
         routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),
         bindings: { ...vars, ...Object.fromEntries(given) },
-        ...(options.outbound && { outboundService: outside(options.outbound) }),
+        serviceBindings: { EGRESS: egress(options) },
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
     });
@@ -148,12 +150,22 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   };
 }
 
-/** The database is on this machine, and is asked as ever. Miniflare has a Request and a Response of its own. */
+/** The way out for scripts. By address, after a name has been resolved: no name leads to this machine or its network. */
+const egress = ({ outbound, allowLoopback }: RuntimeOptions) =>
+  outbound
+    ? outside(outbound)
+    : {
+        network: {
+          allow: ["public", ...(allowLoopback === undefined ? [] : ["local"])],
+          tlsOptions: { trustBrowserCas: true },
+        },
+      };
+
+/** Miniflare has a Request and a Response of its own. */
 const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (asked: Request) => {
   const { method, url } = asked;
   const body = ["GET", "HEAD"].includes(method) ? null : await asked.arrayBuffer();
-  const request = new Request(url, { method, headers: [...asked.headers], body });
-  const answered = await (new URL(url).hostname === "127.0.0.1" ? fetch(request) : answer(request));
+  const answered = await answer(new Request(url, { method, headers: [...asked.headers], body }));
   return new MiniflareResponse(await answered.arrayBuffer(), {
     status: answered.status,
     headers: [...answered.headers],

@@ -50,6 +50,13 @@ const isFree = (port: number) =>
     probe.listen(port, "127.0.0.1", () => probe.close(() => answer(true)));
   });
 
+/** The host of the database: the embedded one, and one behind a socket, are on this machine. */
+function hostOf(url = ""): string {
+  const { hostname = "", searchParams } = URL.parse(url) ?? {};
+  const host = searchParams?.get("host") ?? hostname;
+  return host === "" || host.startsWith("/") ? "localhost" : host;
+}
+
 /** The port is asked for before anything is started, so that a taken one is said in a sentence. */
 async function readPort(): Promise<number> {
   const port = Number(process.env.PORT ?? 8787);
@@ -138,6 +145,7 @@ async function serveWorkers(data: string, port: number, kept: Kept, ready: Promi
       PUBLIC_JWKS: JSON.stringify({ keys: keysOf(JWKS).public }),
       ROOT_SECRETS: kept.root_secrets.join(","),
     },
+    ...(process.env.AGENTRY_ALLOW_LOOPBACK === "1" && { allowLoopback: hostOf(process.env.DATABASE_URL) }),
     ...(process.argv.includes("--watch") && {
       onReload: (ms: number) => {
         watchdog.look();

@@ -127,6 +127,21 @@ describe("npm start", { timeout: 120_000 }, () => {
     await expect(fetch(`${kept.base_url}/healthz`)).rejects.toThrow();
   });
 
+  it("lets scripts reach this machine where AGENTRY_ALLOW_LOOPBACK=1 says so, and nowhere else", async () => {
+    const reaches = async (env: Record<string, string>) => {
+      const started = await start(env);
+      const { base_url, secret_key } = await credentials();
+      const ask = caller(bearer(secret_key), base_url);
+      const script = `result.isOk(requests.get("${base_url}/healthz"))`;
+      const { result } = await must(ask("POST", "/api/v1/scripts/run", { script }), 200);
+      const { status } = await ask("GET", "/readyz");
+      await stop(started);
+      return [result, status];
+    };
+    expect(await reaches({ AGENTRY_ALLOW_LOOPBACK: "1" })).toEqual([true, 200]);
+    expect(await reaches({})).toEqual([false, 200]);
+  });
+
   it("keeps the data, the keys and live tokens over a second start, also on another port", async () => {
     const made = await operate("app.ts", ["create", "--name", "Second"]);
     expect(made.code, made.said).toBe(0);

@@ -5,7 +5,7 @@ import { MIGRATIONS } from "../../lib/db/version.ts";
 import type { Database, NeonServer } from "../../lib/local/neon.ts";
 import { serveNeon } from "../../lib/local/neon.ts";
 import { openPglite } from "../../lib/local/pglite.ts";
-import { type Runtime, startRuntime } from "../../lib/local/runtime.ts";
+import { type Runtime, type Secrets, startRuntime } from "../../lib/local/runtime.ts";
 import { migrate } from "../../lib/local/schema.ts";
 import { caller } from "../harness/index.ts";
 import { newRoot, newSigningKey } from "../harness/own.ts";
@@ -15,6 +15,7 @@ const newest = MIGRATIONS.at(-1)!;
 let database: Database;
 let endpoint: NeonServer;
 let runtime: Runtime;
+let secrets: Secrets;
 /** As whom the Worker is served, whatever its connection string says. */
 let role = "agentry_api";
 
@@ -29,7 +30,7 @@ beforeAll(async () => {
   endpoint = await serveNeon(asRole, { password: randomBytes(8).toString("hex"), roles: [role] });
   const DATABASE_URL = endpoint.url(role);
   const JWKS = JSON.stringify({ keys: [await newSigningKey("one")] });
-  const secrets = { DATABASE_URL, ISSUERS: "http://agentry.test", JWKS, PUBLIC_JWKS: JWKS, ROOT_SECRETS: newRoot() };
+  secrets = { DATABASE_URL, ISSUERS: "http://agentry.test", JWKS, PUBLIC_JWKS: JWKS, ROOT_SECRETS: newRoot() };
   runtime = await startRuntime({ port: 0, groups: ["root"], secrets });
 }, 60_000);
 afterAll(async () => {
@@ -57,6 +58,33 @@ describe("GET /readyz", () => {
     ["superuser", "bypasses row-level security"],
   ])("answers 503 as the role %s, which %s", async (as, does) => {
     expect(await readyz(as)).toEqual([503, `The role ${as} ${does}. Connect as agentry_api.`]);
+  });
+
+  it.each([
+    ["a database here", "127.0.0.1", null, 200],
+    ["a database elsewhere, behind the local endpoint", "db.example", null, 503],
+    [
+      "a deployed database, whatever the switch says",
+      "127.0.0.1",
+      "postgresql://agentry_api:none@db.example/agentry",
+      503,
+    ],
+  ])("where scripts may reach this machine, answers for %s", async (_, allowLoopback, elsewhere, expected) => {
+    role = "agentry_api";
+    const DATABASE_URL = elsewhere ?? secrets.DATABASE_URL;
+    const opened = await startRuntime({
+      port: 0,
+      groups: ["root"],
+      secrets: { ...secrets, DATABASE_URL },
+      allowLoopback,
+    });
+    try {
+      const { status, body } = await caller({}, opened.url.origin)("GET", "/readyz");
+      expect(status).toBe(expected);
+      if (status === 503) expect(body.error.message).toContain("Scripts may reach this machine");
+    } finally {
+      await opened.close();
+    }
   });
 
   it("answers 503 over an older schema, and says which migration is missing and what to do", async () => {

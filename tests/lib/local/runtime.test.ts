@@ -50,7 +50,8 @@ it("gives the private signing keys to those Workers that sign, and to no other",
       groups.map(async ([group]) => {
         const bindings = await runtime.bindings(group);
         expect(JSON.parse(bindings.PUBLIC_JWKS as string).keys, group).toMatchObject([{ kid: "one" }]);
-        return { group, has: JSON.stringify(bindings).includes(d!) };
+        const texts = Object.values(bindings).filter((binding) => typeof binding === "string");
+        return { group, has: texts.some((text) => text.includes(d!)) };
       }),
     );
     const signing = await Promise.all(groups.map(async ([group, { main }]) => ({ group, has: await signs(main) })));
