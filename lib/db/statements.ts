@@ -19,9 +19,6 @@ export type Statement<O> = { compile(): CompiledQuery<O> };
 /** Rows of the tenant, to select from, to join, or to insert under: nothing but `selectFrom` makes them. */
 export type Rows<T extends TenantTable, O = Record<never, never>> = SelectQueryBuilder<Pick<Database, T>, T, O>;
 
-/** Stands before a delete that takes with it all that hangs on a row: it has a minute where other statements have 5 s. */
-export const unhurried = sql`select set_config('statement_timeout', '60s', true), set_config('lock_timeout', '10s', true)`;
-
 export interface Runs<O> extends Statement<O> {
   execute(): Promise<O[]>;
   executeTakeFirst(): Promise<O | undefined>;

@@ -5,7 +5,6 @@
 import { sql } from "kysely";
 import { type KeyType, newKey } from "../auth/keys.ts";
 import { NONE } from "../db/schema.ts";
-import { unhurried } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { forbidden, notFound } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
@@ -46,10 +45,20 @@ export async function getSandbox(db: TenantDb, id: Id<"sandbox">): Promise<Sandb
   return { sandbox: found[0], keys };
 }
 
-/** Ends a sandbox and all that lives in it. */
+/**
+ * Ends a sandbox and all that lives in it (the database's app.end_row): of many rows the sweep deletes the rest. Its own
+ * key sees it, and may not: its record is kept by production.
+ */
 export async function deleteSandbox(db: TenantDb, id: Id<"sandbox">): Promise<void> {
-  const deleted = await db.inSandbox(id).behind(unhurried).deleteFrom("tenants").returningAll().execute();
-  if (!deleted.length) throw notFound("sandbox");
+  if (db.tenant.sandbox === id) {
+    await db.enter();
+    throw forbidden("sandbox_key", "A sandbox's key can't delete the sandbox. Use a key of production.");
+  }
+  await db
+    .deleteFrom("sandboxes")
+    .where("id", "=", id)
+    .returningAll()
+    .executeTakeFirstOrThrow(() => notFound("sandbox"));
 }
 
 /** Makes a key of a sandbox, which lives no longer than the sandbox. */

@@ -1,6 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
 import { NONE } from "../db/schema.ts";
-import { unhurried } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
@@ -112,10 +111,18 @@ export async function updateUser(
   throw lastOwner();
 }
 
-/** Deletes a user, with its tokens and the agents that are its own. 409 for an org's last owner. */
+/**
+ * Ends a user, with its tokens and the agents that are its own (the database's app.end_row): of many rows the sweep
+ * deletes the rest, and the user last. 409 for an org's last owner.
+ */
 export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
-  const change = db.deleteFrom("users").where("id", "=", id).where(keepsOwner(db));
-  const { deleted, found } = await db.behind(unhurried).batch({
+  const change = db
+    .updateTable("users")
+    .set({ ended_at: sql`now()`, email: null })
+    .where("id", "=", id)
+    .where("ended_at", "is", null)
+    .where(keepsOwner(db));
+  const { deleted, found } = await db.batch({
     lock: lockOrg(db, id),
     deleted: db.telling(change, { kind: "user.deleted", title: sql`'User deleted: ' || coalesce(name, id)`, ...about }),
     found: db.selectFrom("users").select("id").where("id", "=", id),
