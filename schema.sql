@@ -187,10 +187,10 @@ begin
            join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
       from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
      where f.conrelid <> all (path)
-  )
+  ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
   select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
-      cardinality(path), rows)), '' order by cardinality(path) desc, rows collate "C") into of_user
-    from walk where cardinality(path) > 1;
+      cardinality(path), rows)), '' order by depth desc, rows collate "C") into of_user
+    from deepest where depth > 1;
   for made in values ('slice_of_tenant', of_tenant), ('slice_of_user', of_user) loop
     execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $slice$
