@@ -613,6 +613,14 @@ begin
   if not found then raise 'no root secret that this database knows of made this' using errcode = 'AE503'; end if;
 end $$;
 
+-- For /readyz: whether this database knows the root secret that a Worker makes MACs by.
+create function app.check_root(mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac('ready', mac);
+end $$;
+grant execute on function app.check_root to agentry_api;
+
 -- A Durable Object acts for one tenant and has no credential: its door takes a MAC over the tenant, and asks that the
 -- tenant is still there. Of a suspended org it may write down what is in motion.
 create function app.enter_object(app text, sandbox text, org text, mac bytea) returns void

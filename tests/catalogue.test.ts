@@ -177,6 +177,7 @@ it("has an index for every foreign key that a delete follows", async () => {
 
 /** The functions that run as their owner, whom no policy narrows, and what each needs that for. */
 const DEFINERS: Record<string, string> = {
+  check_root: "reads the copies of the keys that MACs are checked by",
   end_row: "a trigger: deletes the first slice of what an org, a sandbox or a user leaves behind",
   enter_key: "reads a secret key before its tenant is proven",
   enter_object: "reads the copies of the keys that MACs are checked by",

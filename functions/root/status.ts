@@ -16,7 +16,10 @@ const ping = v.strictObject({
   user: v.nullable(user),
 });
 
-/** Whether the service is there and what it thinks of the credential, if one was sent: it answers 200 either way. */
+/**
+ * Whether the service is there and what it thinks of the credential, if one was sent: 200 either way. 503 where it
+ * can't know: a credential isn't dead because the database is out of reach.
+ */
 status.get("/api/v1/status/ping", named("Check the service and a credential"), gives(200, ping), async (c) => {
   try {
     const credential = await readCredential(c);
@@ -26,7 +29,7 @@ status.get("/api/v1/status/ping", named("Check the service and a credential"), g
     if (db && credential.kind === "key") await getApp(db);
     return c.var.answer({ success: true, deployment: null, token, user: row && toUser(row) });
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
+    if (!(error instanceof ApiError) || error.status === 503) throw error;
     const token = { status: error.code === "org_suspended" ? "org_suspended" : "invalid", active: false };
     return c.var.answer({ success: true, deployment: null, token, user: null });
   }

@@ -201,6 +201,13 @@ begin
   end if;
 end $$;
 
+create function app.check_root(mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac('ready', mac);
+end $$;
+grant execute on function app.check_root to agentry_api;
+
 create function app.finish(app text, sandbox text, ended text, most bigint) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
