@@ -1,4 +1,5 @@
 /** What is deleted is dead at once, however much hangs on it; its rows go in slices. */
+import { resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sweep } from "../lib/db/sweep.ts";
 import { base62 } from "../lib/ids.ts";
@@ -10,9 +11,8 @@ let own: Own;
 let base: string;
 beforeAll(async () => {
   own = await ownSystem(openDatabase());
-  // Without the Worker that sweeps by its own clock.
-  const groups = ["developer", "auth", "people", "agents", "activity"];
-  base = await own.start([await newSigningKey("one")], [newRoot()], { groups });
+  const alias = { "sweep.ts": resolve(import.meta.dirname, "harness/no-sweep.ts") };
+  base = await own.start([await newSigningKey("one")], [newRoot()], { alias });
 });
 afterAll(() => own.close());
 

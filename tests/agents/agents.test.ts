@@ -31,7 +31,7 @@ describe("POST /api/v1/agents", () => {
       app,
       sandbox: null,
       org: acme,
-      org_name: null,
+      org_name: "Acme",
       team: null,
       user: null,
       name: "Ada",
