@@ -190,6 +190,7 @@ const DEFINERS: Record<string, string> = {
   within: "proves a narrower tenant than the one that is proven",
 };
 
+const SLICES = "search_path=pg_catalog, pg_temp;plan_cache_mode=force_custom_plan";
 const TRIGGERS = ["end_row", "free_email", "free_lookup_key"];
 
 it("has no view, and no function that runs as its owner but those with a reason", async () => {
@@ -206,7 +207,7 @@ it("has no view, and no function that runs as its owner but those with a reason"
     expect(open, proname).toBe(false);
     // Where pg_temp isn't named, it is searched first for tables and types: what runs as the owner names it, last.
     expect(
-      prosecdef ? ["search_path=pg_catalog, pg_temp"] : ['search_path=""', "search_path=pg_catalog, pg_temp"],
+      prosecdef ? ["search_path=pg_catalog, pg_temp"] : ['search_path=""', "search_path=pg_catalog, pg_temp", SLICES],
     ).toContain(config);
     if (prosecdef) expect(prosrc, proname).not.toMatch(/\bexecute\b/i);
   }

@@ -49,7 +49,7 @@ begin
     from deepest where depth > 1;
   for made in values ('slice_of_tenant', of_tenant), ('slice_of_user', of_user) loop
     execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $slice$
+language plpgsql volatile set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $slice$
 declare
   deleted bigint := 0;
   n bigint;
