@@ -128,7 +128,7 @@ export async function updateUser(
 export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
   const change = db
     .updateTable("users")
-    .set({ ended_at: sql`now()`, email: null })
+    .set({ ended_at: sql`now()` })
     .where("id", "=", id)
     .where("ended_at", "is", null)
     .where(keepsOwner(db));
