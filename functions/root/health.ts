@@ -22,12 +22,15 @@ const mayBeUnready = withSpec(
   { responses: { 503: problemResponse("Not ready, and why") } },
 );
 
-/** It may serve: the role is one that row-level security holds, the schema is of this version, there is a signing key. */
+/**
+ * It may serve: the role is one that row-level security holds, the schema is of this version, the database knows the
+ * newest root secret, there is a signing key.
+ */
 health.get("/readyz", named("Tell whether requests can be served"), mayBeUnready, gives(200, ok), async (c) => {
   const faults = [
     ...faultsOfKeys(c.env.PUBLIC_JWKS),
     ...faultsOfEgress(c.env),
-    ...(await faultsOfDatabase(c.env.DATABASE_URL).catch(unreachable)),
+    ...(await faultsOfDatabase(c.env.DATABASE_URL, c.env.ROOT_SECRETS).catch(unreachable)),
   ];
   if (faults.length) throw new ApiError(503, "not_ready", faults.join(" "));
   return c.var.answer({ status: "ok" });

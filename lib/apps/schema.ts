@@ -2,9 +2,19 @@ import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
 import { metadata, stamp, text } from "../http/valid.ts";
 
+/** The app's own facts, and those that the product reads: how long entries of the activity feed are kept. */
+const settings = v.pipe(
+  metadata,
+  v.check(
+    ({ activity_retention_days: days }) =>
+      days === undefined || (Number.isInteger(days) && (days as number) >= 1 && (days as number) <= 3650),
+    "takes activity_retention_days from 1 to 3650, a whole number",
+  ),
+);
+
 export const updateAppBody = v.strictObject({
   name: v.optional(v.pipe(text(200), v.nonEmpty())),
-  settings: v.optional(metadata),
+  settings: v.optional(settings),
 });
 export type UpdateApp = v.InferOutput<typeof updateAppBody>;
 

@@ -23,10 +23,10 @@ export const refusal = (error: unknown) =>
     : null;
 
 /**
- * SQLSTATEs of what passes: a connection lost, a conflict to be tried again, no room, a server going down or a statement
+ * SQLSTATEs of what passes: a connection lost, a role that may not come in (the deployment's fault), a conflict to be tried again, no room, a server going down or a statement
  * that ran too long (57), a lock that stayed taken (55P03), and a door that has no copy of the key it checks by (AE503).
  */
-const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
+const PASSING = /^(08|28|40|53|57|55P03$|AE503$)/;
 
 /**
  * Whether the transaction came to nothing because of another: a row that it hangs on was deleted under it, or the two

@@ -69,6 +69,9 @@ export type Telling = {
   toApp?: true;
 };
 
+/** What an answer shows of what is around a row, by its name: each is one value, over the columns of `subject`. */
+export type Shown = Record<string, Expression<unknown>>;
+
 /** Tables whose rows aren't an org's: their `org_id` is made by the table itself. */
 const WITHOUT_ORG: readonly TenantTable[] = [kinds.key.table, kinds.org.table, kinds.sandbox.table];
 
@@ -162,6 +165,16 @@ export class TenantDb {
       .where(owns(this.tenant, table))
       .as(table);
     return this.#kysely.selectFrom(owned) as never;
+  }
+
+  /** A column of the tenant's row with this id, as an expression: null where there is none. */
+  valueOf<T extends TenantTable, C extends keyof Row<T> & string>(
+    table: T,
+    column: C,
+    id: Expression<unknown>,
+  ): Expression<Row<T>[C] | null> {
+    const row = this.selectFrom(table).where(sql<boolean>`${sql.ref(`${table}.id`)} = ${id}`);
+    return sql`(${row.select(sql.ref(`${table}.${column}`).as(column))})`;
   }
 
   #ownerOf(table: TenantTable) {
@@ -259,6 +272,11 @@ export class TenantDb {
     return this.#narrowed({ kind: "app", app: this.tenant.app, sandbox });
   }
 
+  /** For a batch of the database that this one was narrowed from: from this statement on it is this one. */
+  get narrowing(): Statement<unknown> {
+    return { compile: () => this.#before.at(-1)! };
+  }
+
   /** This database as somebody else sees it: their access lists hold, the tenant stays. */
   as(viewer: Viewer): TenantDb {
     return this.#with({ viewer });
@@ -292,20 +310,30 @@ export class TenantDb {
     });
   }
 
-  /** A change and the entry that tells of it, as one statement: what changed nothing tells nothing. */
-  telling<T extends TenantTable>(
+  /**
+   * A change and the entry that tells of it, as one statement: what changed nothing tells nothing. Answers the row with
+   * what is `shown` beside it.
+   */
+  telling<T extends TenantTable, S extends Shown = Record<never, never>>(
     change: Insert<T, object> | Change<T, object> | Patch<T>,
     { kind, title, agent_id, user_id, readers, metadata, toApp }: Telling,
-  ): Runs<Row<T>> {
+    shown?: S,
+  ): Runs<Row<T> & { [K in keyof S]: S[K] extends Expression<infer V> ? V : never }> {
     const { viewer } = this.#door;
     const actor = viewer.kind === "token" ? viewer.user : null;
     const entry = sql`insert into data.activity_feed_entries
         (id, app_id, sandbox_id, org_id, kind, title, agent_id, user_id, readers, metadata)
       select ${newId("activity_feed_entry")}, app_id, sandbox_id, ${toApp ? sql.lit(NONE) : sql`org_id`}, ${kind}, ${title},
         ${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}, ${JSON.stringify({ actor, ...metadata })} from changed`;
-    if (change instanceof Patch) return change.telling(entry);
+    const more = sql.join([
+      sql``,
+      ...Object.entries(shown ?? {}).map(([name, value]) => sql`${value} as ${sql.ref(name)}`),
+    ]);
+    if (change instanceof Patch) return change.telling(entry, more) as never;
     const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
-    return this.#running(sql`with changed as (${changed}), told as (${entry}) select * from changed`);
+    return this.#running(
+      sql`with changed as (${changed}), told as (${entry}) select subject.*${more} from changed as subject`,
+    ) as never;
   }
 
   #running<O>(statement: RawBuilder<O>): Runs<O> {
