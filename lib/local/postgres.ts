@@ -20,23 +20,68 @@ const poolWaitMs = 10_000;
 /** What takes back a request's settings; `reset all` leaves the role alone. */
 const reset = ["reset role", "reset all"];
 
+/** How many texts a connection remembers. */
+const MAX_KEPT = 200;
 /**
- * Statements that go out in one write and come back in one. At the first error Postgres skips the rest.
- *
- * They are unnamed, as Neon's are. Named ones took up to a quarter less time, but after five runs are planned without
- * looking at the parameters, and fail when a table gets another column.
+ * How long a statement is kept. From its sixth run on Postgres uses one plan whatever the parameters are, which is as
+ * good where a statement names its tenant, but was made for the size that the tables had then: until autovacuum has
+ * looked at one that was empty and has grown since, its plan may be bad.
  */
+const MAX_AGE_MS = 10_000;
+type Fields = Omit<Field, "format">[];
+/** A text that was met before; once it is parsed under its name, until when, and what its rows look like. */
+type Kept = { readonly name: string; isMet: boolean; until: number; fields: Fields | null };
+
+/**
+ * The statements that a connection keeps parsed and planned, which is most of what a short one costs. A text is given a
+ * name when it is first met, that of the one met longest ago where there are too many, and is parsed under it when it is
+ * met again: most of what runs once never does.
+ */
+class Prepared {
+  readonly #known = new Map<string, Kept>();
+
+  meet(text: string): Kept {
+    const kept = this.#known.get(text) ?? { name: this.#freeName(), isMet: false, until: 0, fields: null };
+    // A map is in the order in which things were put into it.
+    this.#known.delete(text);
+    this.#known.set(text, kept);
+    return kept;
+  }
+
+  #freeName(): string {
+    const [oldest] = this.#known;
+    if (!oldest || this.#known.size < MAX_KEPT) return `kept_${this.#known.size}`;
+    this.#known.delete(oldest[0]);
+    return oldest[1].name;
+  }
+
+  forget() {
+    this.#known.clear();
+  }
+}
+
+/** What a kept statement fails with when its table has got another column, or when the server has lost it. */
+const OUTDATED = ["0A000", "26000"];
+
+/** Statements that go out in one write and come back in one. At the first error Postgres skips the rest. */
 class Pipeline implements Submittable {
   readonly answers = new Answers();
   error: DatabaseError | null = null;
   /** Comes true when Postgres is ready for the next one, be it with an error. */
   readonly done: Promise<void>;
   readonly #statements: readonly (Query | string)[];
+  readonly #prepared: Prepared;
+  readonly #kept: Kept[] = [];
+  /** Those that are parsed under their names here, and those that were before. */
+  readonly #parsed = new Set<Kept>();
+  #usesKept = false;
+  #fields: Fields = [];
   #resolve: () => void = () => {};
   #reject: (reason: Unavailable) => void = () => {};
 
-  constructor(statements: readonly (Query | string)[]) {
+  constructor(statements: readonly (Query | string)[], prepared: Prepared) {
     this.#statements = statements;
+    this.#prepared = prepared;
     this.done = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -47,17 +92,42 @@ class Pipeline implements Submittable {
     connection.stream.cork();
     for (const statement of this.#statements) {
       const { query, params } = typeof statement === "string" ? { query: statement, params: [] } : statement;
-      connection.parse({ name: "", text: query, types: [] }, true);
-      connection.bind({ values: [...params] }, true);
-      connection.describe({ type: "P" }, true);
-      connection.execute(null, true);
+      this.#send(connection, query, params);
     }
     connection.sync();
     connection.stream.uncork();
   }
 
-  handleRowDescription({ fields }: { fields: Omit<Field, "format">[] }) {
-    this.answers.describe(fields);
+  #send(connection: Connection, text: string, params: Query["params"]) {
+    const kept = this.#prepared.meet(text);
+    const name = kept.isMet ? kept.name : "";
+    const now = performance.now();
+    if (now < kept.until) {
+      this.#usesKept ||= !this.#parsed.has(kept);
+    } else {
+      kept.fields = null;
+      // Whatever had the name.
+      if (name) connection.close({ type: "S", name }, true);
+      connection.parse({ name, text, types: [] }, true);
+      if (name) {
+        kept.until = now + MAX_AGE_MS;
+        this.#parsed.add(kept);
+      }
+    }
+    connection.bind({ statement: name, values: [...params] }, true);
+    if (!kept.fields) connection.describe({ type: "P" }, true);
+    connection.execute(null, true);
+    kept.isMet = true;
+    this.#kept.push(kept);
+  }
+
+  /** Whether it failed over what an earlier one left parsed. Sent again, it is parsed anew. */
+  get isOutdated(): boolean {
+    return this.#usesKept && OUTDATED.includes(this.error?.code ?? "");
+  }
+
+  handleRowDescription({ fields }: { fields: Fields }) {
+    this.#fields = fields;
   }
 
   handleDataRow({ fields }: { fields: (string | null)[] }) {
@@ -65,11 +135,15 @@ class Pipeline implements Submittable {
   }
 
   handleCommandComplete({ text }: { text: string }) {
+    const kept = this.#kept[this.answers.results.length]!;
+    kept.fields ??= this.#fields;
+    this.#fields = [];
+    this.answers.describe(kept.fields);
     this.answers.complete(text);
   }
 
   handleEmptyQuery() {
-    this.answers.complete("");
+    this.handleCommandComplete({ text: "" });
   }
 
   handleReadyForQuery() {
@@ -80,6 +154,9 @@ class Pipeline implements Submittable {
   handleError(error: Error, connection: Connection) {
     if (!(error instanceof ProtocolError)) return this.#reject(lost(error));
     this.error = new DatabaseError(error);
+    // Which of them Postgres came to, isn't known.
+    for (const kept of this.#parsed) kept.until = 0;
+    if (this.isOutdated) this.#prepared.forget();
     const settle = (settled: () => void) => {
       connection.off("readyForQuery", ready).off("end", gone);
       settled();
@@ -97,8 +174,12 @@ class Pipeline implements Submittable {
 
 const lost = (cause: Error) => new Unavailable(`Server error: Postgres was lost: ${cause.message}`, { cause });
 
+const prepared = new WeakMap<PoolClient, Prepared>();
+
 async function pipeline(client: PoolClient, statements: readonly (Query | string)[]): Promise<Pipeline> {
-  const sent = client.query(new Pipeline(statements));
+  const known = prepared.get(client) ?? new Prepared();
+  prepared.set(client, known);
+  const sent = client.query(new Pipeline(statements, known));
   await sent.done;
   return sent;
 }
@@ -163,12 +244,17 @@ export async function openPostgres(databaseUrl: string): Promise<Database> {
     let reusable = false;
     try {
       const { before, after } = frame(options);
-      const { answers, error } = await pipeline(client, [...before, ...queries, ...after, ...reset]);
-      const results = answers.results.slice(before.length, before.length + queries.length);
-      const rollback = client.getTransactionStatus() === "I" ? [] : ["rollback"];
-      const tidied = error || rollback.length > 0 ? await pipeline(client, [...rollback, ...reset]) : null;
-      reusable = !tidied?.error && !leavesTraces(queries, results);
-      if (error) throw error;
+      const send = async () => {
+        const sent = await pipeline(client, [...before, ...queries, ...after, ...reset]);
+        const rollback = client.getTransactionStatus() === "I" ? [] : ["rollback"];
+        const tidied = sent.error || rollback.length > 0 ? await pipeline(client, [...rollback, ...reset]) : null;
+        return { sent, isTidy: !tidied?.error };
+      };
+      let { sent, isTidy } = await send();
+      if (sent.isOutdated) ({ sent, isTidy } = await send());
+      const results = sent.answers.results.slice(before.length, before.length + queries.length);
+      reusable = isTidy && !leavesTraces(queries, results);
+      if (sent.error) throw sent.error;
       return results;
     } finally {
       client.release(!reusable);
