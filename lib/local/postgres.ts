@@ -60,7 +60,10 @@ class Prepared {
   }
 }
 
-/** What a kept statement fails with when its table has got another column, or when the server has lost it. */
+/**
+ * What a kept statement fails with when its table has got another column, and when the server doesn't have it: it lost
+ * it, or never came to it behind one that failed.
+ */
 const OUTDATED = ["0A000", "26000"];
 
 /** Statements that go out in one write and come back in one. At the first error Postgres skips the rest. */
@@ -72,9 +75,6 @@ class Pipeline implements Submittable {
   readonly #statements: readonly (Query | string)[];
   readonly #prepared: Prepared;
   readonly #kept: Kept[] = [];
-  /** Those that are parsed under their names here, and those that were before. */
-  readonly #parsed = new Set<Kept>();
-  #usesKept = false;
   #fields: Fields = [];
   #resolve: () => void = () => {};
   #reject: (reason: Unavailable) => void = () => {};
@@ -102,17 +102,12 @@ class Pipeline implements Submittable {
     const kept = this.#prepared.meet(text);
     const name = kept.isMet ? kept.name : "";
     const now = performance.now();
-    if (now < kept.until) {
-      this.#usesKept ||= !this.#parsed.has(kept);
-    } else {
+    if (now >= kept.until) {
       kept.fields = null;
       // Whatever had the name.
       if (name) connection.close({ type: "S", name }, true);
       connection.parse({ name, text, types: [] }, true);
-      if (name) {
-        kept.until = now + MAX_AGE_MS;
-        this.#parsed.add(kept);
-      }
+      if (name) kept.until = now + MAX_AGE_MS;
     }
     connection.bind({ statement: name, values: [...params] }, true);
     if (!kept.fields) connection.describe({ type: "P" }, true);
@@ -121,9 +116,9 @@ class Pipeline implements Submittable {
     this.#kept.push(kept);
   }
 
-  /** Whether it failed over what an earlier one left parsed. Sent again, it is parsed anew. */
+  /** Whether it failed over a kept statement. Sent again, all of it is parsed anew. */
   get isOutdated(): boolean {
-    return this.#usesKept && OUTDATED.includes(this.error?.code ?? "");
+    return OUTDATED.includes(this.error?.code ?? "");
   }
 
   handleRowDescription({ fields }: { fields: Fields }) {
@@ -154,8 +149,6 @@ class Pipeline implements Submittable {
   handleError(error: Error, connection: Connection) {
     if (!(error instanceof ProtocolError)) return this.#reject(lost(error));
     this.error = new DatabaseError(error);
-    // Which of them Postgres came to, isn't known.
-    for (const kept of this.#parsed) kept.until = 0;
     if (this.isOutdated) this.#prepared.forget();
     const settle = (settled: () => void) => {
       connection.off("readyForQuery", ready).off("end", gone);
