@@ -8,4 +8,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-21-proven-tenants",
   "2026-11-21-row-sizes",
   "2026-11-21-timeouts",
+  "2026-11-22-mint",
 ];
