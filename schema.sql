@@ -73,8 +73,9 @@ $$;
 -- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
 create function app.prove(app text, sandbox text, org text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare secret bytea := (select s.secret from app.proof_secret s);
+declare secret bytea;
 begin
+  select s.secret into secret from app.proof_secret s;
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
     set_config('app.org_id', org, true), set_config('app.proof', app.proof(secret, app, sandbox, org), true),
     set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
@@ -86,8 +87,9 @@ end $$;
 -- Functions that run as their owner name pg_temp, last: unnamed, it would be searched first for tables and types.
 create function app.tenant(out app text, out sandbox text, out org text)
 language plpgsql stable parallel restricted security definer set search_path = pg_catalog, pg_temp as $$
-declare secret bytea := (select s.secret from app.proof_secret s);
+declare secret bytea;
 begin
+  select s.secret into secret from app.proof_secret s;
   app := current_setting('app.app_id', true);
   sandbox := current_setting('app.sandbox_id', true);
   org := current_setting('app.org_id', true);

@@ -29,33 +29,55 @@ const MAX_KEPT = 200;
  */
 const MAX_AGE_MS = 10_000;
 type Fields = Omit<Field, "format">[];
-/** A text that was met before; once it is parsed under its name, until when, and what its rows look like. */
-type Kept = { readonly name: string; isMet: boolean; until: number; fields: Fields | null };
+/** A text that was met. `name` is null until it is met again and parsed; `fields` are what its rows have, once known. */
+type Kept = { name: string | null; until: number; fields: Fields | null };
 
 /**
- * The statements that a connection keeps parsed and planned, which is most of what a short one costs. A text is given a
- * name when it is first met, that of the one met longest ago where there are too many, and is parsed under it when it is
- * met again: most of what runs once never does.
+ * The statements that a connection keeps parsed and planned, which is most of what a short one costs: those whose texts
+ * were met twice, since most of what runs once never does again. No name ever stands for another text: whatever became
+ * of a statement, Postgres then has it or misses it, and never runs another in its place.
  */
 class Prepared {
   readonly #known = new Map<string, Kept>();
+  #named = 0;
+  /** Names that nothing stands for any longer, to be closed before anything can fail. */
+  #left: string[] = [];
 
-  meet(text: string): Kept {
-    const kept = this.#known.get(text) ?? { name: this.#freeName(), isMet: false, until: 0, fields: null };
+  /** What is kept of a text, and whether it was met before. */
+  meet(text: string): { kept: Kept; isMet: boolean } {
+    const known = this.#known.get(text);
+    const kept = known ?? { name: null, until: 0, fields: null };
     // A map is in the order in which things were put into it.
     this.#known.delete(text);
     this.#known.set(text, kept);
-    return kept;
+    const [oldest] = this.#known;
+    if (oldest && this.#known.size > MAX_KEPT) {
+      this.#leave(oldest[1]);
+      this.#known.delete(oldest[0]);
+    }
+    return { kept, isMet: known !== undefined };
   }
 
-  #freeName(): string {
-    const [oldest] = this.#known;
-    if (!oldest || this.#known.size < MAX_KEPT) return `kept_${this.#known.size}`;
-    this.#known.delete(oldest[0]);
-    return oldest[1].name;
+  /** Gives a statement a new name, to be parsed under. */
+  name(kept: Kept): string {
+    this.#leave(kept);
+    kept.name = `kept_${this.#named++}`;
+    kept.until = performance.now() + MAX_AGE_MS;
+    return kept.name;
+  }
+
+  #leave({ name }: Kept) {
+    if (name !== null) this.#left.push(name);
+  }
+
+  takeLeft(): string[] {
+    const left = this.#left;
+    this.#left = [];
+    return left;
   }
 
   forget() {
+    for (const kept of this.#known.values()) this.#leave(kept);
     this.#known.clear();
   }
 }
@@ -90,6 +112,7 @@ class Pipeline implements Submittable {
 
   submit(connection: Connection) {
     connection.stream.cork();
+    for (const name of this.#prepared.takeLeft()) connection.close({ type: "S", name }, true);
     for (const statement of this.#statements) {
       const { query, params } = typeof statement === "string" ? { query: statement, params: [] } : statement;
       this.#send(connection, query, params);
@@ -99,20 +122,16 @@ class Pipeline implements Submittable {
   }
 
   #send(connection: Connection, text: string, params: Query["params"]) {
-    const kept = this.#prepared.meet(text);
-    const name = kept.isMet ? kept.name : "";
-    const now = performance.now();
-    if (now >= kept.until) {
+    const { kept, isMet } = this.#prepared.meet(text);
+    let name = kept.name ?? "";
+    if (performance.now() >= kept.until) {
       kept.fields = null;
-      // Whatever had the name.
-      if (name) connection.close({ type: "S", name }, true);
+      if (isMet) name = this.#prepared.name(kept);
       connection.parse({ name, text, types: [] }, true);
-      if (name) kept.until = now + MAX_AGE_MS;
     }
     connection.bind({ statement: name, values: [...params] }, true);
     if (!kept.fields) connection.describe({ type: "P" }, true);
     connection.execute(null, true);
-    kept.isMet = true;
     this.#kept.push(kept);
   }
 

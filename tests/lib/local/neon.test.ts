@@ -514,6 +514,17 @@ describe.each(engines)("the endpoint on %s", (engine, open) => {
         expect((await refusal(sql.transaction([sql`select 1 / 0`, late()]))).code).toBe("22012");
       expect((await late()).rows).toEqual([{ text: "late" }]);
     });
+
+    it("and never runs one in the place of another", async () => {
+      const one = (i: number) => sql.query(`select ${i} as n`);
+      // As many as are kept, then as many that take their places, behind one that fails.
+      for (let i = 1000; i < 1250; i++) await sql.transaction([one(i), one(i)]);
+      for (let i = 2000; i < 2250; i++) {
+        await refusal(sql.transaction([sql`select 1 / 0`, one(i), one(i)]));
+        if (i % 10 === 0) expect((await one(i)).rows).toEqual([{ n: i }]);
+      }
+      for (let i = 2240; i < 2250; i++) expect((await one(i)).rows).toEqual([{ n: i }]);
+    });
   });
 
   it.runIf(engine === "PostgreSQL")("says that it lost Postgres, and connects again", async () => {
