@@ -54,6 +54,7 @@ insert into app.migrations (name) values
   ('2026-11-21-row-sizes'),
   ('2026-11-21-timeouts'),
   ('2026-11-22-acting-users'),
+  ('2026-11-22-mint'),
   ('2026-11-22-slices');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -62,14 +63,13 @@ insert into app.proof_secret
   select sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8'));
 
 -- The proof of a tenant, for this transaction of this session and no other, so that one that leaks is worth nothing
--- later. Numbers are taken as they are kept: their text depends on settings that anybody may change.
-create function app.proof(app text, sandbox text, org text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  return encode(sha256((select s.secret from app.proof_secret s)
-    || int4send(pg_backend_pid()) || timestamptz_send(transaction_timestamp())
-    || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex');
-end $$;
+-- later. Numbers are taken as they are kept: their text depends on settings that anybody may change. An expression, that
+-- becomes part of the two functions which have read the secret: a call of its own costs as much as the hash.
+create function app.proof(secret bytea, app text, sandbox text, org text) returns text
+language sql stable as $$
+  select encode(sha256(secret || int4send(pg_backend_pid()) || timestamptz_send(transaction_timestamp())
+    || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex')
+$$;
 
 -- What has ended and still has rows: an org, a user, or a sandbox with all its orgs. Nobody finds any of them from here
 -- on; the sweep deletes them by and by.
@@ -86,9 +86,11 @@ create table app.endings (
 -- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
 create function app.prove(app text, sandbox text, org text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare secret bytea;
 begin
+  select s.secret into secret from app.proof_secret s;
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
-    set_config('app.org_id', org, true), set_config('app.proof', app.proof(app, sandbox, org), true),
+    set_config('app.org_id', org, true), set_config('app.proof', app.proof(secret, app, sandbox, org), true),
     set_config('app.ended', coalesce((select string_agg(e.id, ',') from app.endings e
       where e.app_id = app and e.sandbox_id = sandbox), ''), true),
     set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
@@ -100,11 +102,13 @@ end $$;
 -- Functions that run as their owner name pg_temp, last: unnamed, it would be searched first for tables and types.
 create function app.tenant(out app text, out sandbox text, out org text)
 language plpgsql stable parallel restricted security definer set search_path = pg_catalog, pg_temp as $$
+declare secret bytea;
 begin
+  select s.secret into secret from app.proof_secret s;
   app := current_setting('app.app_id', true);
   sandbox := current_setting('app.sandbox_id', true);
   org := current_setting('app.org_id', true);
-  if (current_setting('app.proof', true) = app.proof(app, sandbox, org)) is not true then
+  if (current_setting('app.proof', true) = app.proof(secret, app, sandbox, org)) is not true then
     app := null; sandbox := null; org := null;
   end if;
 end $$;
@@ -514,6 +518,84 @@ create table data.idempotency_keys (
 );
 create index idempotency_keys_created_at_idx on data.idempotency_keys (created_at);
 select app.wall('data.idempotency_keys', 'select, insert, delete');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- What is asked for thousands of times a second, as functions whose plans a session keeps: planning is most of what
+-- these statements cost. They run as who calls them, behind the door and behind every policy, and name the tenant
+-- besides: `org` is '*' for a developer.
+
+-- Mints an access token for a user of an org, and unless it is a system user a family for its refresh token. `granted`
+-- is by role. Nothing where there is no such user, no org, nothing to grant, or the org is suspended.
+create function app.mint_token(app text, sandbox text, org text, usr text, token text, family text, entry text,
+  granted jsonb, access_lifetime_s integer, refresh_lifetime_s integer) returns setof data.tokens
+language plpgsql volatile set search_path = '' as $$
+declare
+  u record;
+  made data.tokens;
+begin
+  select p.org_id, p.is_system_user, array(select jsonb_array_elements_text(granted -> p.role)) as scopes into u
+    from data.users p join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (p.app_id, p.sandbox_id, p.org_id)
+   where p.app_id = app and p.sandbox_id = sandbox and (org = '*' or p.org_id = org) and p.id = usr
+     and o.status <> 'suspended';
+  if not found or cardinality(u.scopes) = 0 then return; end if;
+  if u.is_system_user then
+    family := null;
+  else
+    insert into data.token_families
+        (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, expires_at)
+      values (app, sandbox, u.org_id, family, usr, u.scopes, access_lifetime_s, token,
+        now() + make_interval(secs => greatest(refresh_lifetime_s, access_lifetime_s)));
+  end if;
+  insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at)
+    values (app, sandbox, u.org_id, token, usr, family, u.scopes, now() + make_interval(secs => access_lifetime_s))
+    returning * into made;
+  insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+    values (app, sandbox, u.org_id, entry, 'token.created', 'Access token made', usr, array['user:' || usr],
+      jsonb_build_object('actor', null, 'token', token));
+  return next made;
+end $$;
+grant execute on function app.mint_token to agentry_api;
+
+-- Rotates a refresh token, and answers the newest access token of its family. One conditional update decides: the
+-- newest generation moves on and makes a token; the one before it, for a while, is an honest retry and gets the same
+-- successor; anything older ends the sign-in and every token that came of it (RFC 9700 §4.14.2). Nothing where it did.
+create function app.rotate_token(app text, sandbox text, org text, family text, used integer, token text,
+  refresh_lifetime_s integer, grace_s integer) returns setof data.tokens
+language plpgsql volatile set search_path = '' as $$
+declare f data.token_families;
+begin
+  update data.token_families s set
+    generation = case when s.generation = used then s.generation + 1 else s.generation end,
+    token_id = case when s.generation = used then token else s.token_id end,
+    rotated_at = case when s.generation = used then now() else s.rotated_at end,
+    expires_at = case when s.generation = used
+      then greatest(s.expires_at, now() + make_interval(secs => refresh_lifetime_s)) else s.expires_at end,
+    revoked_at = case when s.generation = used
+      or s.generation = used + 1 and s.rotated_at > now() - make_interval(secs => grace_s) then null else now() end
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family
+     and s.revoked_at is null and s.expires_at > now()
+   returning * into f;
+  if not found or f.revoked_at is not null then return; end if;
+  if f.token_id = token then
+    insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at)
+      values (app, sandbox, org, token, f.user_id, family, f.scopes, now() + make_interval(secs => f.access_lifetime_s));
+  end if;
+  return query select t.* from data.tokens t
+    where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org and t.id = f.token_id;
+end $$;
+grant execute on function app.rotate_token to agentry_api;
+
+-- Whose sign-in a family is, and the names of the org.
+create function app.family_user(app text, sandbox text, org text, family text)
+returns table (person data.users, org_name text, org_slug text)
+language plpgsql stable set search_path = '' as $$
+begin
+  return query select u, o.name, o.slug from data.token_families f
+    join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (f.app_id, f.sandbox_id, f.org_id, f.user_id)
+    join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (f.app_id, f.sandbox_id, f.org_id)
+   where f.app_id = app and f.sandbox_id = sandbox and f.org_id = org and f.id = family;
+end $$;
+grant execute on function app.family_user to agentry_api;
 
 -- ---------------------------------------------------------------------------------------------------------
 -- The doors: the first statement of every round trip. A door looks up the credential in the tenant that the credential

@@ -227,6 +227,14 @@ export class TenantDb {
     return del.where(owns(this.tenant, table)) as unknown as Change<T, object>;
   }
 
+  /** A call of a function of the database, which is told the tenant first; `columns` of what it answers. */
+  call<O>(name: "mint_token" | "rotate_token" | "family_user", args: unknown[], columns = "*"): Statement<O> {
+    const { app, sandbox } = this.tenant;
+    const all = [app, sandbox, this.tenant.kind === "org" ? this.tenant.org : "*", ...args];
+    const text = `select ${columns} from app.${name}(${all.map((_, i) => `$${i + 1}`)})`;
+    return { compile: () => CompiledQuery.raw(text, all) as CompiledQuery<O> };
+  }
+
   /** Through the door and no further: a dead credential is refused as such before it learns of any other refusal. */
   async enter(): Promise<void> {
     await this.#run([]);

@@ -9,5 +9,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-21-row-sizes",
   "2026-11-21-timeouts",
   "2026-11-22-acting-users",
+  "2026-11-22-mint",
   "2026-11-22-slices",
 ];

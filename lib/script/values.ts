@@ -1,13 +1,13 @@
 import { type ErrorCode, fail } from "./errors.ts";
-import type { JournalCall, PendingCall } from "./world.ts";
+import type { JournalCall, Json, PendingCall } from "./world.ts";
+
+export type { Json };
 
 /** What a script computes with. Nothing here is ever changed after it was built, so nothing can hold itself. */
 export type Value = null | boolean | number | string | List | MapValue | Result | Callable | Namespace;
 export type List = readonly Value[];
 /** A `Map`, since `__proto__` and `constructor` are then keys like any other. */
 export type MapValue = ReadonlyMap<string, Value>;
-
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** Whoever builds or walks values pays as it goes, so a value shared a thousand times costs a thousand times. */
 export interface Meter {

@@ -1,4 +1,4 @@
-import type { Json } from "./values.ts";
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /**
  * All that a script can reach outside of itself. Whoever runs scripts provides it; the language has no other door.
