@@ -53,14 +53,17 @@ insert into app.migrations (name) values
   ('2026-11-21-proven-tenants'),
   ('2026-11-21-row-sizes'),
   ('2026-11-21-timeouts'),
+  ('2026-11-22-acting-users'),
   ('2026-11-22-computers'),
   ('2026-11-22-configs'),
   ('2026-11-22-env-vars'),
   ('2026-11-22-health-actions'),
   ('2026-11-22-installations'),
+  ('2026-11-22-mint'),
   ('2026-11-22-routines'),
   ('2026-11-22-schedules'),
   ('2026-11-22-skills'),
+  ('2026-11-22-slices'),
   ('2026-11-22-tools'),
   ('2026-11-22-working-memory');
 
@@ -70,22 +73,36 @@ insert into app.proof_secret
   select sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8'));
 
 -- The proof of a tenant, for this transaction of this session and no other, so that one that leaks is worth nothing
--- later. Numbers are taken as they are kept: their text depends on settings that anybody may change.
-create function app.proof(app text, sandbox text, org text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  return encode(sha256((select s.secret from app.proof_secret s)
-    || int4send(pg_backend_pid()) || timestamptz_send(transaction_timestamp())
-    || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex');
-end $$;
+-- later. Numbers are taken as they are kept: their text depends on settings that anybody may change. An expression, that
+-- becomes part of the two functions which have read the secret: a call of its own costs as much as the hash.
+create function app.proof(secret bytea, app text, sandbox text, org text) returns text
+language sql stable as $$
+  select encode(sha256(secret || int4send(pg_backend_pid()) || timestamptz_send(transaction_timestamp())
+    || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex')
+$$;
+
+-- What has ended and still has rows: an org, a user, or a sandbox with all its orgs. Nobody finds any of them from here
+-- on; the sweep deletes them by and by.
+create table app.endings (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  id         text collate "C" not null,
+  kind       text not null check (kind in ('org', 'sandbox', 'user')),
+  ended_at   timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id)
+);
 
 -- Opens a tenant until the transaction ends. What the runtime may call of those who call this, looks at a credential.
 -- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
 create function app.prove(app text, sandbox text, org text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare secret bytea;
 begin
+  select s.secret into secret from app.proof_secret s;
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
-    set_config('app.org_id', org, true), set_config('app.proof', app.proof(app, sandbox, org), true),
+    set_config('app.org_id', org, true), set_config('app.proof', app.proof(secret, app, sandbox, org), true),
+    set_config('app.ended', coalesce((select string_agg(e.id, ',') from app.endings e
+      where e.app_id = app and e.sandbox_id = sandbox), ''), true),
     set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
 end $$;
 
@@ -95,11 +112,13 @@ end $$;
 -- Functions that run as their owner name pg_temp, last: unnamed, it would be searched first for tables and types.
 create function app.tenant(out app text, out sandbox text, out org text)
 language plpgsql stable parallel restricted security definer set search_path = pg_catalog, pg_temp as $$
+declare secret bytea;
 begin
+  select s.secret into secret from app.proof_secret s;
   app := current_setting('app.app_id', true);
   sandbox := current_setting('app.sandbox_id', true);
   org := current_setting('app.org_id', true);
-  if (current_setting('app.proof', true) = app.proof(app, sandbox, org)) is not true then
+  if (current_setting('app.proof', true) = app.proof(secret, app, sandbox, org)) is not true then
     app := null; sandbox := null; org := null;
   end if;
 end $$;
@@ -117,17 +136,88 @@ begin
   execute format('grant %s on %s to agentry_api', grants, tbl);
 end $$;
 
--- The wall of a table whose rows are their tenant's. A row passes by one look at the tenant, taken once a statement:
--- were its app, sandbox and org looked up apart, a statement could change the settings in between. The setting is asked
--- for only which comparison to make: whatever it says, a row that passes is the proven tenant's.
+-- The wall of a table whose rows are their tenant's; the sweep learns of the table by it, too. A row passes by one look
+-- at the tenant, taken once a statement: were its app, sandbox and org looked up apart, a statement could change the
+-- settings in between. The setting is asked for only which comparison to make: whatever it says, a row that passes is
+-- the proven tenant's.
 create function app.wall(tbl regclass, grants text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $wall$
 begin
   perform app.guard(tbl, grants);
-  execute format($$create policy tenant on %s to agentry_api using (
-    (app_id, sandbox_id, case when (select current_setting('app.org_id', true)) = '*' then '*' else org_id end)
-    = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl);
+  perform app.face(tbl);
+  perform app.make_slices();
 end $wall$;
+
+-- The policy itself. What hangs on an org or a user that has ended is nobody's: the door has listed them. That is
+-- absence, and no wall: whoever could change the list would see what his own tenant has deleted.
+create function app.face(tbl regclass) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $face$
+declare above text;
+begin
+  select string_agg(quote_ident(a.attname), ', ' order by a.attnum) into above from pg_attribute a
+   where a.attrelid = tbl and (a.attname = 'org_id' or (tbl = to_regclass('data.users') and a.attname = 'id')
+      or exists (select from pg_constraint c where c.conrelid = tbl and c.confrelid = to_regclass('data.users')
+        and c.contype = 'f' and a.attnum = c.conkey[cardinality(c.conkey)]));
+  execute format($$create policy tenant on %s to agentry_api using (
+    (app_id, sandbox_id, case
+      when (select string_to_array(nullif(current_setting('app.ended', true), ''), ',')) && array[%s] then null
+      when (select current_setting('app.org_id', true)) = '*' then '*'
+      else org_id end)
+    = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl, above);
+end $face$;
+
+create function app.slice_from(tbl regclass, rows text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select format(e'  delete from %s where ctid = any (array(select %s limit $4 - deleted));\n'
+    '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', tbl, rows)
+$$;
+
+-- Writes the two functions that delete a slice of what has ended, at most so many rows, from every table there is: what
+-- hangs on a row before the row, so that no cascade is longer than a slice. They answer how many rows they deleted. Planned
+-- each time: a plan that was kept from when a table was small would read all of it.
+create function app.make_slices() returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
+declare
+  of_tenant text;
+  of_user text;
+  made record;
+begin
+  -- Of a tenant. Its place, and the record of the org or sandbox, are for who calls it.
+  with recursive walk (tbl, path) as (
+    select c.oid, array[c.oid] from pg_class c where c.relnamespace = 'data'::regnamespace and c.relkind = 'r'
+       and c.relname not in ('apps', 'tenants', 'orgs', 'sandboxes')
+    union all
+    select f.conrelid, path || f.conrelid from walk join pg_constraint f on f.contype = 'f' and f.confrelid = walk.tbl
+     where f.conrelid <> all (path)
+  ), deepest as (select tbl, max(cardinality(path)) as depth from walk group by tbl)
+  select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
+      '' order by depth desc, tbl::regclass::text collate "C") into of_tenant from deepest;
+  -- Of a user: what hangs on it, and on that, by whatever foreign keys cascade.
+  with recursive walk (tbl, path, rows) as (
+    select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c where c.oid = to_regclass('data.users')
+    union all
+    select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
+        (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
+           from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
+           join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
+           join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
+      from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
+     where f.conrelid <> all (path)
+  ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
+  select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
+      cardinality(path), rows)), '' order by depth desc, rows collate "C") into of_user
+    from deepest where depth > 1;
+  for made in values ('slice_of_tenant', of_tenant), ('slice_of_user', of_user) loop
+    execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $slice$
+declare
+  deleted bigint := 0;
+  n bigint;
+begin
+%s  return deleted;
+end $slice$ $$, made.column1, made.column2);
+  end loop;
+end $make$;
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Apps, the places in them where rows can live, orgs, sandboxes
@@ -135,7 +225,9 @@ end $wall$;
 create table data.apps (
   id         text collate "C" primary key,
   name       text not null,
-  settings   jsonb not null default '{}',
+  settings   jsonb not null default '{}' constraint apps_settings_check
+             check (settings @? '$ ? (!exists (@.activity_retention_days)
+               || (@.activity_retention_days >= 1 && @.activity_retention_days <= 3650 && @.activity_retention_days % 1 == 0))'),
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
@@ -145,14 +237,14 @@ create policy tenant on data.apps for select to agentry_api using (id = (select 
 create policy developer on data.apps for update to agentry_api
   using ((id, '-', '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
 
--- One row per place where rows can live. Deleting it deletes what lives there.
+-- One row per place where rows can live. It goes last of what lives there.
 create table data.tenants (
   app_id     text collate "C" not null references data.apps on delete cascade,
   sandbox_id text collate "C" not null default '-',
   org_id     text collate "C" not null default '-',
   primary key (app_id, sandbox_id, org_id)
 );
-select app.wall('data.tenants', 'select, insert, delete');
+select app.wall('data.tenants', 'select, insert');
 
 create table data.orgs (
   id          text collate "C" not null,
@@ -196,14 +288,17 @@ create table data.sandboxes (
   constraint sandboxes_org_fkey foreign key (app_id, for_sandbox_id, for_org_id)
     references data.orgs (app_id, sandbox_id, id) on delete set null (for_org_id)
 );
+create index sandboxes_expires_at_idx on data.sandboxes (expires_at) where expires_at is not null;
 create index sandboxes_org_idx on data.sandboxes (app_id, for_sandbox_id, for_org_id) where for_org_id is not null;
 -- A sandbox's record: read from inside, and by the production developer who keeps all of them.
-select app.guard('data.sandboxes', 'select, insert');
+select app.guard('data.sandboxes', 'select, insert, delete');
 create policy tenant on data.sandboxes for select to agentry_api using (
   (app_id, sandbox_id) = (select t.app, t.sandbox from app.tenant() t)
   or (app_id, '-', '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
 create policy developer on data.sandboxes for insert to agentry_api
   with check ((app_id, sandbox_id, '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
+create policy ending on data.sandboxes for delete to agentry_api
+  using ((app_id, '-', '*') = (select t.app, t.sandbox, t.org from app.tenant() t));
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Users and their credentials
@@ -223,6 +318,8 @@ create table data.users (
                  constraint users_metadata_check check (octet_length(metadata::text) <= 24576),
   created_at     timestamptz not null default now(),
   updated_at     timestamptz not null default now(),
+  -- Its rows are on their way out, and it goes last: nobody finds it any more.
+  ended_at       timestamptz,
   check ((org_id = '-') = (role is null)),
   primary key (app_id, sandbox_id, id),
   constraint users_owner_key unique (app_id, sandbox_id, org_id, id),
@@ -273,6 +370,7 @@ create table data.token_families (
   constraint token_families_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
     references data.users (app_id, sandbox_id, org_id, id) on delete cascade
 );
+create index token_families_expires_at_idx on data.token_families (expires_at);
 create index token_families_user_idx on data.token_families (app_id, sandbox_id, org_id, user_id);
 select app.wall('data.token_families', 'select, insert, update, delete');
 
@@ -296,6 +394,7 @@ create table data.tokens (
   constraint tokens_family_fkey foreign key (app_id, sandbox_id, org_id, family_id)
     references data.token_families (app_id, sandbox_id, org_id, id) on delete cascade
 );
+create index tokens_expires_at_idx on data.tokens (expires_at);
 create index tokens_user_idx on data.tokens (app_id, sandbox_id, org_id, user_id, id);
 create index tokens_family_idx on data.tokens (app_id, sandbox_id, org_id, family_id);
 select app.wall('data.tokens', 'select, insert, update, delete');
@@ -941,7 +1040,86 @@ create table data.idempotency_keys (
   constraint idempotency_keys_tenant_fkey
     foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
+create index idempotency_keys_created_at_idx on data.idempotency_keys (created_at);
 select app.wall('data.idempotency_keys', 'select, insert, delete');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- What is asked for thousands of times a second, as functions whose plans a session keeps: planning is most of what
+-- these statements cost. They run as who calls them, behind the door and behind every policy, and name the tenant
+-- besides: `org` is '*' for a developer.
+
+-- Mints an access token for a user of an org, and unless it is a system user a family for its refresh token. `granted`
+-- is by role. Nothing where there is no such user, no org, nothing to grant, or the org is suspended.
+create function app.mint_token(app text, sandbox text, org text, usr text, token text, family text, entry text,
+  granted jsonb, access_lifetime_s integer, refresh_lifetime_s integer) returns setof data.tokens
+language plpgsql volatile set search_path = '' as $$
+declare
+  u record;
+  made data.tokens;
+begin
+  select p.org_id, p.is_system_user, array(select jsonb_array_elements_text(granted -> p.role)) as scopes into u
+    from data.users p join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (p.app_id, p.sandbox_id, p.org_id)
+   where p.app_id = app and p.sandbox_id = sandbox and (org = '*' or p.org_id = org) and p.id = usr
+     and o.status <> 'suspended';
+  if not found or cardinality(u.scopes) = 0 then return; end if;
+  if u.is_system_user then
+    family := null;
+  else
+    insert into data.token_families
+        (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, expires_at)
+      values (app, sandbox, u.org_id, family, usr, u.scopes, access_lifetime_s, token,
+        now() + make_interval(secs => greatest(refresh_lifetime_s, access_lifetime_s)));
+  end if;
+  insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at)
+    values (app, sandbox, u.org_id, token, usr, family, u.scopes, now() + make_interval(secs => access_lifetime_s))
+    returning * into made;
+  insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+    values (app, sandbox, u.org_id, entry, 'token.created', 'Access token made', usr, array['user:' || usr],
+      jsonb_build_object('actor', null, 'token', token));
+  return next made;
+end $$;
+grant execute on function app.mint_token to agentry_api;
+
+-- Rotates a refresh token, and answers the newest access token of its family. One conditional update decides: the
+-- newest generation moves on and makes a token; the one before it, for a while, is an honest retry and gets the same
+-- successor; anything older ends the sign-in and every token that came of it (RFC 9700 §4.14.2). Nothing where it did.
+create function app.rotate_token(app text, sandbox text, org text, family text, used integer, token text,
+  refresh_lifetime_s integer, grace_s integer) returns setof data.tokens
+language plpgsql volatile set search_path = '' as $$
+declare f data.token_families;
+begin
+  update data.token_families s set
+    generation = case when s.generation = used then s.generation + 1 else s.generation end,
+    token_id = case when s.generation = used then token else s.token_id end,
+    rotated_at = case when s.generation = used then now() else s.rotated_at end,
+    expires_at = case when s.generation = used
+      then greatest(s.expires_at, now() + make_interval(secs => refresh_lifetime_s)) else s.expires_at end,
+    revoked_at = case when s.generation = used
+      or s.generation = used + 1 and s.rotated_at > now() - make_interval(secs => grace_s) then null else now() end
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family
+     and s.revoked_at is null and s.expires_at > now()
+   returning * into f;
+  if not found or f.revoked_at is not null then return; end if;
+  if f.token_id = token then
+    insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at)
+      values (app, sandbox, org, token, f.user_id, family, f.scopes, now() + make_interval(secs => f.access_lifetime_s));
+  end if;
+  return query select t.* from data.tokens t
+    where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org and t.id = f.token_id;
+end $$;
+grant execute on function app.rotate_token to agentry_api;
+
+-- Whose sign-in a family is, and the names of the org.
+create function app.family_user(app text, sandbox text, org text, family text)
+returns table (person data.users, org_name text, org_slug text)
+language plpgsql stable set search_path = '' as $$
+begin
+  return query select u, o.name, o.slug from data.token_families f
+    join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (f.app_id, f.sandbox_id, f.org_id, f.user_id)
+    join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (f.app_id, f.sandbox_id, f.org_id)
+   where f.app_id = app and f.sandbox_id = sandbox and f.org_id = org and f.id = family;
+end $$;
+grant execute on function app.family_user to agentry_api;
 
 -- ---------------------------------------------------------------------------------------------------------
 -- The doors: the first statement of every round trip. A door looks up the credential in the tenant that the credential
@@ -958,12 +1136,12 @@ begin
   if not found then raise 'key_unknown' using errcode = 'AE401'; end if;
 end $$;
 
--- A sandbox past its end is over at once, not when it is swept.
+-- A sandbox past its end, or deleted, is over at once, not when it is swept.
 create function app.check_sandbox(app text, sandbox text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-  perform from data.sandboxes s where s.app_id = app and s.sandbox_id = sandbox and s.expires_at <= now();
-  if found then raise 'sandbox_expired' using errcode = 'AE401'; end if;
+  perform from data.sandboxes s where s.app_id = app and s.sandbox_id = sandbox and (s.expires_at <= now()) is not true;
+  if not found then raise 'sandbox_expired' using errcode = 'AE401'; end if;
 end $$;
 
 create function app.enter_token(app text, sandbox text, org text, usr text, jti text, roles text[], beside bytea default null)
@@ -972,7 +1150,7 @@ declare t record;
 begin
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   select k.revoked_at is null and f.revoked_at is null and k.expires_at > now() as live,
-         u.id is not null as is_user, u.role, o.status,
+         u.id is not null and u.ended_at is null and o.id is not null as is_user, u.role, o.status,
          k.last_used_at is null or k.last_used_at < now() - interval '1 minute' as stale
     into t
     from data.tokens k
@@ -1019,6 +1197,7 @@ begin
   select o.status, s.revoked_at is null and s.expires_at > now() as live into f
     from data.token_families s
     join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (s.app_id, s.sandbox_id, s.org_id, s.user_id)
+      and u.ended_at is null
     join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (s.app_id, s.sandbox_id, s.org_id)
    where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family;
   if f.live is not true then raise 'token_revoked' using errcode = 'AE401'; end if;
@@ -1042,13 +1221,22 @@ begin
   if not found then raise 'no root secret that this database knows of made this' using errcode = 'AE503'; end if;
 end $$;
 
+-- For /readyz: whether this database knows the root secret that a Worker makes MACs by.
+create function app.check_root(mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac('ready', mac);
+end $$;
+grant execute on function app.check_root to agentry_api;
+
 -- A Durable Object acts for one tenant and has no credential: its door takes a MAC over the tenant, and asks that the
 -- tenant is still there. Of a suspended org it may write down what is in motion.
 create function app.enter_object(app text, sandbox text, org text, mac bytea) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac(concat_ws('.', 'object', app, sandbox, org), mac);
-  perform from data.tenants t where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org;
+  perform from data.tenants t where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org
+     and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id = org);
   if not found then raise 'object_gone' using errcode = 'AE401'; end if;
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
   perform app.prove(app, sandbox, org);
@@ -1056,42 +1244,181 @@ end $$;
 grant execute on function app.enter_object to agentry_api;
 
 -- Narrows a developer's door to one org, or to one sandbox of the app. Never widens: from anywhere but a proven '*', or
--- into a sandbox from another one, it leads to nothing.
+-- into a sandbox from another one, it leads to nothing; nor into a sandbox that has ended. An org that has ended is one
+-- that rows can't be made in, as if it weren't there.
 create function app.within(sandbox text, org text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
-declare t record;
+declare
+  t record;
+  ended text[] := '{}';
 begin
   select * into t from app.tenant();
   if t.org = '*' and t.sandbox in ('-', sandbox) then
     perform app.prove(t.app, sandbox, org);
-  else
+    ended := string_to_array(current_setting('app.ended'), ',');
+    if org = any (ended) then
+      raise 'no such org' using errcode = 'foreign_key_violation', table = 'tenants', constraint = 'tenants_tenant_fkey';
+    end if;
+  end if;
+  if (t.org = '*' and t.sandbox in ('-', sandbox)) is not true or sandbox = any (ended) then
     perform set_config('app.sandbox_id', '', true), set_config('app.org_id', '', true), set_config('app.proof', '', true);
   end if;
 end $$;
 grant execute on function app.within to agentry_api;
 
--- Deletes, in every tenant, what is past its time, and answers how many rows: idempotency keys after a day, tokens and
--- their families a month after they expired, sandboxes with all that lives in them. Whoever calls it, and however
--- often, deletes nothing else.
+-- Stands behind a developer's door that was narrowed to a user's org: what follows may no more than that user may now,
+-- whose role access lists then see. AE403 where the role isn't one of `roles`, which nobody's and a lost user's never is.
+create function app.act_as(usr text, roles text[]) returns void
+language plpgsql volatile set search_path = '' as $$
+declare a record;
+begin
+  select u.role, o.status into a
+    from app.tenant() t
+    join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (t.app, t.sandbox, t.org, usr)
+    left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (t.app, t.sandbox, t.org);
+  if a.status not in ('active', 'trialing') then raise 'org_suspended' using errcode = 'AE403'; end if;
+  if (a.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
+  perform set_config('app.org_role', case when a.role in ('owner', 'admin') then 'admin'
+    when a.role in ('billing', 'viewer') then 'viewer' else a.role end, true);
+end $$;
+grant execute on function app.act_as to agentry_api;
+
+-- Ends what an org, a user or a sandbox was: from this statement on nobody finds what hangs on it. Of that, a slice goes
+-- at once, which is all of it if it is small; the sweep deletes the rest.
+create function app.finish(app text, sandbox text, ended text, most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  kind text := (select e.kind from app.endings e where (e.app_id, e.sandbox_id, e.id) = (app, sandbox, ended));
+  place text;
+  deleted bigint := 0;
+begin
+  if kind = 'user' then
+    deleted := app.slice_of_user(app, sandbox, ended, most);
+    if deleted >= most then return deleted; end if;
+    delete from data.users u where (u.app_id, u.sandbox_id, u.id) = (app, sandbox, ended);
+  else
+    -- Of a sandbox the orgs first, and its own rows last.
+    for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
+        and (kind = 'sandbox' or t.org_id = ended) order by t.org_id desc loop
+      deleted := deleted + app.slice_of_tenant(app, sandbox, place, most - deleted);
+      if deleted >= most then return deleted; end if;
+      delete from data.tenants t where (t.app_id, t.sandbox_id, t.org_id) = (app, sandbox, place);
+      deleted := deleted + 1;
+    end loop;
+  end if;
+  delete from app.endings e where (e.app_id, e.sandbox_id, e.id) = (app, sandbox, ended);
+  return deleted + 1;
+end $$;
+
+create function app.end_row() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare place text := case when tg_argv[0] = 'org' then old.id else '-' end;
+begin
+  -- Where its place is gone already, everything is: this delete is a part of that one.
+  if tg_argv[0] <> 'user' then
+    perform from data.tenants t where (t.app_id, t.sandbox_id, t.org_id) = (old.app_id, old.sandbox_id, place);
+    if not found then return null; end if;
+  end if;
+  insert into app.endings (app_id, sandbox_id, id, kind) values (old.app_id, old.sandbox_id, old.id, tg_argv[0])
+    on conflict do nothing;
+  -- Found there, it is the sweep that ends it.
+  if found then perform app.finish(old.app_id, old.sandbox_id, old.id, 5000); end if;
+  return null;
+end $$;
+create trigger ending after delete on data.orgs for each row execute function app.end_row('org');
+create trigger ending after delete on data.sandboxes for each row execute function app.end_row('sandbox');
+create trigger ending after update of ended_at on data.users for each row execute function app.end_row('user');
+
+-- What was unique in an app is free as soon as its row's org or user has ended, though the row is still there.
+create function app.free_email() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update data.users u set email = null from app.endings e
+   where (u.app_id, u.sandbox_id, u.email_key) = (new.app_id, new.sandbox_id, lower(new.email))
+     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (u.org_id, u.id);
+  return new;
+end $$;
+create trigger free_email before insert or update of email on data.users for each row
+  when (new.email is not null and current_setting('app.ended', true) <> '') execute function app.free_email();
+
+create function app.free_lookup_key() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update data.agents a set lookup_key = null from app.endings e
+   where (a.app_id, a.sandbox_id, a.lookup_key) = (new.app_id, new.sandbox_id, new.lookup_key)
+     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (a.org_id, a.user_id);
+  return new;
+end $$;
+create trigger free_lookup_key before insert or update of lookup_key on data.agents for each row
+  when (new.lookup_key is not null and current_setting('app.ended', true) <> '') execute function app.free_lookup_key();
+
+-- The least id that can have been made at a time, without its prefix: ids begin with their time (UUIDv7, in base 62).
+create function app.id_at(moment timestamptz) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  digits constant text := '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+  value numeric := floor(extract(epoch from moment) * 1000) * 2::numeric ^ 80;
+  text text := '';
+begin
+  for i in 1..22 loop
+    text := substr(digits, mod(value, 62)::integer + 1, 1) || text;
+    value := div(value, 62);
+  end loop;
+  return text;
+end $$;
+
+-- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
+-- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
+-- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox or user that
+-- has ended, entries of the feed when their app keeps them no longer. Whoever calls it, and however often, deletes
+-- nothing else.
 create function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  deleted bigint;
-  total bigint := 0;
+  most constant bigint := 5000;
+  deleted bigint := 0;
+  n bigint;
+  one record;
 begin
-  delete from data.idempotency_keys where created_at < now() - interval '24 hours';
-  get diagnostics deleted = row_count;
-  total := total + deleted;
-  delete from data.tokens where expires_at < now() - interval '30 days';
-  get diagnostics deleted = row_count;
-  total := total + deleted;
-  delete from data.token_families where expires_at < now() - interval '30 days';
-  get diagnostics deleted = row_count;
-  total := total + deleted;
-  delete from data.tenants t using data.sandboxes s
-   where (t.app_id, t.sandbox_id) = (s.app_id, s.sandbox_id) and s.expires_at < now();
-  get diagnostics deleted = row_count;
-  return total + deleted;
+  if not pg_try_advisory_xact_lock(4711043) then return 0; end if;
+
+  delete from data.idempotency_keys where ctid = any (array(
+    select ctid from data.idempotency_keys where created_at < now() - interval '24 hours' limit most));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+  delete from data.tokens where ctid = any (array(
+    select ctid from data.tokens where expires_at < now() - interval '30 days' limit most - deleted));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+  delete from data.token_families where ctid = any (array(
+    select ctid from data.token_families where expires_at < now() - interval '30 days' limit most - deleted));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+
+  with past as (
+    delete from data.sandboxes where ctid = any (array(
+      select ctid from data.sandboxes where expires_at < now() limit most - deleted)) returning app_id, sandbox_id
+  )
+  insert into app.endings (app_id, sandbox_id, id, kind) select app_id, sandbox_id, sandbox_id, 'sandbox' from past;
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+
+  for one in select e.app_id, e.sandbox_id, e.id from app.endings e order by e.ended_at loop
+    exit when deleted >= most;
+    deleted := deleted + app.finish(one.app_id, one.sandbox_id, one.id, most - deleted);
+  end loop;
+
+  for one in select t.app_id, t.sandbox_id, 'afe_' || app.id_at(now() - make_interval(
+        days => coalesce((a.settings -> 'activity_retention_days')::integer, 400))) as oldest
+      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
+    exit when deleted >= most;
+    delete from data.activity_feed_entries where ctid = any (array(
+      select ctid from data.activity_feed_entries e
+       where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id and e.id < one.oldest limit most - deleted));
+    get diagnostics n = row_count;
+    deleted := deleted + n;
+  end loop;
+  return deleted;
 end $$;
 grant execute on function app.sweep to agentry_api;
 

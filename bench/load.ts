@@ -6,10 +6,31 @@ import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 
 /** `{n}` in a body is another number in every request. */
-export type Request = { method: "GET" | "POST"; path: string; headers?: Record<string, string>; body?: string };
-export type Load = { origin: string; requests: Request[]; connections: number; seconds: number; pid: number };
-/** Of each answer how long it took; and the CPU that the server's process had meanwhile, null where it can't be read. */
-export type Measured = { latencies_ms: number[]; seconds: number; cpu_ms: number | null };
+export type Request = {
+  method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
+  path: string;
+  headers?: Record<string, string>;
+  body?: string;
+};
+/** `attacks`: any answer will do, and none, too: they are counted. Else all must be successes. */
+export type Load = {
+  origin: string;
+  requests: Request[];
+  connections: number;
+  seconds: number;
+  pid: number;
+  attacks?: boolean;
+};
+/**
+ * Of each answer how long it took; how many there were of each status; and the CPU that the server's process had
+ * meanwhile, null where it can't be read.
+ */
+export type Measured = {
+  latencies_ms: number[];
+  statuses: Record<string, number>;
+  seconds: number;
+  cpu_ms: number | null;
+};
 
 const TIMEOUT_MS = 10_000;
 /** Linux counts a process's time in hundredths of a second (`getconf CLK_TCK`). */
@@ -48,8 +69,13 @@ function endOf(received: Buffer): number {
   return received.subarray(-5).toString() === "0\r\n\r\n" ? received.length : 0;
 }
 
+type Asking = { origin: string; attacks: boolean; next: () => Request; until: number; found: Measured };
+const count = ({ statuses }: Measured, status: string) => {
+  statuses[status] = (statuses[status] ?? 0) + 1;
+};
+
 /** One connection that asks until the time is over. */
-function ask(origin: string, next: () => Request, until: number, latencies_ms: number[]): Promise<void> {
+function ask({ origin, attacks, next, until, found }: Asking): Promise<void> {
   const { hostname, port, host } = new URL(origin);
   return new Promise((resolve, reject) => {
     const socket = connect({ host: hostname, port: Number(port), noDelay: true });
@@ -71,8 +97,10 @@ function ask(origin: string, next: () => Request, until: number, latencies_ms: n
     socket.on("data", (chunk) => {
       received = received.length ? Buffer.concat([received, chunk]) : chunk;
       if (!endOf(received)) return;
-      latencies_ms.push(performance.now() - sent);
-      if (!/^HTTP\/1\.1 2\d\d /.test(received.toString("latin1", 0, 13))) {
+      found.latencies_ms.push(performance.now() - sent);
+      const status = received.toString("latin1", 9, 12);
+      count(found, status);
+      if (!status.startsWith("2") && !attacks) {
         return socket.destroy(new Error(`an answer that is no success: ${received.toString().slice(0, 2000)}`));
       }
       send();
@@ -80,20 +108,23 @@ function ask(origin: string, next: () => Request, until: number, latencies_ms: n
   });
 }
 
-async function measure({ origin, requests, connections, seconds, pid }: Load): Promise<Measured> {
-  const latencies_ms: number[] = [];
+/** The same of an attack, which begins again where it was cut off. */
+async function attack(asking: Asking): Promise<void> {
+  while (performance.now() < asking.until) await ask(asking).catch(() => count(asking.found, "cut off"));
+}
+
+async function measure({ origin, requests, connections, seconds, pid, attacks = false }: Load): Promise<Measured> {
+  const found: Measured = { latencies_ms: [], statuses: {}, seconds: 0, cpu_ms: null };
   let i = 0;
   const next = () => requests[i++ % requests.length]!;
   const before = cpuOf(pid);
   const start = performance.now();
-  const until = start + seconds * 1000;
-  await Promise.all(Array.from({ length: connections }, () => ask(origin, next, until, latencies_ms)));
+  const asking: Asking = { origin, attacks, next, until: start + seconds * 1000, found };
+  await Promise.all(Array.from({ length: connections }, () => (attacks ? attack(asking) : ask(asking))));
   const after = cpuOf(pid);
-  return {
-    latencies_ms,
-    seconds: (performance.now() - start) / 1000,
-    cpu_ms: before === null || after === null ? null : after - before,
-  };
+  if (before !== null && after !== null) found.cpu_ms = after - before;
+  found.seconds = (performance.now() - start) / 1000;
+  return found;
 }
 
 process.on("message", async (load: Load) => {

@@ -1,14 +1,14 @@
 /** What is measured: each operation of the product, and the same asked of bench/floor.ts. */
 import type { Request } from "./load.ts";
-import type { System } from "./system.ts";
+import type { Product } from "./system.ts";
 
 export type Operation = { name: string; group: string; product: Request[]; floor: Request[] };
 export const MINT = "mint a token";
 
-export function operationsOf({ app, key, secret_key, people }: System): Operation[] {
+export function operationsOf({ app, key, secret_key, people }: Product): Operation[] {
   const developer = `/protected/api/v2/developer/apps/${app}`;
   const as = (credential: string) => ({ Authorization: `Bearer ${credential}` });
-  const each = (request: (person: System["people"][number], query: string) => Request) =>
+  const each = (request: (person: Product["people"][number], query: string) => Request) =>
     people.map((person) => {
       const { org, user, token } = person;
       return request(person, new URLSearchParams({ app, org, user, token }).toString());
@@ -72,7 +72,7 @@ export function operationsOf({ app, key, secret_key, people }: System): Operatio
 }
 
 /** Answers that need no database: what Hono costs, and what a signature costs. */
-export function bareOf({ app, people }: System): { name: string; requests: Request[] }[] {
+export function bareOf({ app, people }: Product): { name: string; requests: Request[] }[] {
   const { org, user, token } = people[0]!;
   const query = new URLSearchParams({ app, org, user, token });
   return [

@@ -6,12 +6,16 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { cpus, loadavg } from "node:os";
 import { resolve } from "node:path";
+import { benchHostile } from "./hostile.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
-import { Cleanup, SEED, type System, startSystem } from "./system.ts";
-import { compare, type Figures, inTurns, load, type Target, TURN_S, type Way } from "./turns.ts";
+import { printStarts } from "./start.ts";
+import { Cleanup, type Product, SEED, type System, startCommit, startSystem } from "./system.ts";
+import { compare, type Figures, inTurns, load, print, type Target, TURN_S, type Way } from "./turns.ts";
 
 const CONNECTIONS = 8;
-const AIMS = { of_floor: 0.7, walls_ms: 0.25, mint_cpu_ms: 0.35 };
+const AIMS = { of_floor: 0.7, walls_ms: 0.25, mint_cpu_ms: 0.35, mint_of_before: 1.5 };
+/** The commit that minting is held against: the last before its plans were kept. */
+const BEFORE = "05e651e";
 
 const ms = (value: number | null) => (value === null ? "-" : value.toFixed(2));
 const percent = (share: number) => `${Math.round(share * 100)} %`;
@@ -22,14 +26,6 @@ const show = (name: string, way: Way, { rate, p50, p99, cpu_ms }: Figures, share
 
 const aims = [["", "aim", "found"]];
 const judge = (aim: string, found: string, isMet: boolean) => aims.push([isMet ? "met" : "MISSED", aim, found]);
-
-/** A table whose first two columns are words and whose others are figures. */
-function print(table: string[][]) {
-  const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => row[i]!.length)));
-  const line = (row: string[]) =>
-    row.map((cell, i) => (i < 2 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join("  ");
-  console.log(`\n${table.map(line).join("\n")}`);
-}
 
 async function measureBare(child: ChildProcess, system: System) {
   const { floor } = system;
@@ -82,13 +78,42 @@ async function measure(child: ChildProcess, system: System, { name, group, ...re
   judge(`${name}: one round trip`, trips.toFixed(2), trips === 1);
 }
 
+/** Minting beside what it was: the same request, of the same seed, in turns. */
+async function measureMint(child: ChildProcess, cleanup: Cleanup, url: string, system: System) {
+  const before = await startCommit(cleanup, url, BEFORE);
+  if (!before) return console.log(`Commit ${BEFORE} isn't in this clone: nothing to hold minting against.`);
+  const targetOf = async (of: Product, way: Way): Promise<Target> => ({
+    name: MINT,
+    way,
+    origin: way === "entry" ? of.product.entry : await of.product.direct("developer"),
+    pid: of.product.pid,
+    requests: operationsOf(of).find(({ name }) => name === MINT)!.product,
+    connections: CONNECTIONS,
+  });
+  for (const way of ["direct", "entry"] as const) {
+    const targets = [await targetOf(system, way), await targetOf(before, way)] as const;
+    const found = await inTurns(child, [...targets]);
+    const [now, then] = [found.get(targets[0])!, found.get(targets[1])!];
+    const times = compare(now, then, (a, b) => a.rate / b.rate);
+    show(`${MINT} now`, way, now, null);
+    show(`${MINT} at ${BEFORE}`, way, then, null);
+    judge(
+      `${MINT} (${way}): at least ${AIMS.mint_of_before} times ${BEFORE}`,
+      times.toFixed(2),
+      times >= AIMS.mint_of_before,
+    );
+  }
+}
+
 async function bench(cleanup: Cleanup, url: string) {
+  await printStarts();
   console.log(`Seeding ${SEED.agents} agents and ${SEED.tokens} tokens over ${SEED.orgs} orgs …`);
   const system = await startSystem(cleanup, url);
   const child = fork(resolve(import.meta.dirname, "load.ts"));
   cleanup.add(async () => child.kill());
   await measureBare(child, system);
   for (const operation of operationsOf(system)) await measure(child, system, operation);
+  await measureMint(child, cleanup, url, system);
   print(rows);
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
@@ -109,7 +134,7 @@ database of its own there and drops it again. For example:
 const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
-  await bench(cleanup, url);
+  await (process.argv[2] === "hostile" ? benchHostile(cleanup, url) : bench(cleanup, url));
 } catch (error) {
   // What breaks because of Ctrl-C is no fault.
   if (!cleanup.hasBegun) console.error(error instanceof Error ? error.message : error);

@@ -1,17 +1,19 @@
-/** What the bench measures: a throw-away database with many rows in it, and three sets of Workers over it. */
+/** What the bench measures: throw-away databases with many rows in them, and Workers over them. */
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { base64url, exportJWK, generateKeyPair } from "jose";
 import { parseKey } from "../lib/auth/keys.ts";
 import { type AccessToken, signToken } from "../lib/auth/tokens.ts";
 import { NONE } from "../lib/db/schema.ts";
 import type { Id } from "../lib/ids.ts";
-import { createApp } from "../lib/local/apps.ts";
-import { type Database, serveNeon } from "../lib/local/neon.ts";
+import type { Database } from "../lib/local/neon.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
-import { type Runtime, type RuntimeOptions, type Secrets, startRuntime } from "../lib/local/runtime.ts";
-import { migrate } from "../lib/local/schema.ts";
+import type { Runtime, RuntimeOptions, Secrets } from "../lib/local/runtime.ts";
+
+const HERE = resolve(import.meta.dirname, "..");
 
 export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000 };
 
@@ -19,18 +21,24 @@ export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000 
 export type Person = { org: Id<"org">; user: Id<"user">; token: Id<"token">; agent: Id<"agent">; access_token: string };
 /** Where requests go, past Miniflare's entry to the Worker itself, and the process that answers them. */
 export type Workers = { entry: string; direct(group: string): Promise<string>; pid: number };
-export type System = {
+/** The product over a database of its own. */
+export type Product = {
   app: Id<"app">;
   secret_key: string;
   /** The secret key's hash, in base64url. */
   key: string;
   people: Person[];
   product: Workers;
+  database: Database;
+  /** Starts other Workers over the same endpoint, as a role. */
+  start(role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers>;
+  /** Requests that the endpoint has had so far. */
+  trips(): number;
+};
+export type System = Product & {
   /** bench/floor.ts as agentry_api, and as a role that bypasses row security. */
   walls: Workers;
   floor: Workers;
-  /** Requests that the endpoint has had so far. */
-  trips(): number;
 };
 
 /** Undoes what was done, last first; once, however often it is asked. */
@@ -70,7 +78,9 @@ const idOf = (prefix: string, n: string) => `'${prefix}_' || lpad((${n})::text, 
 async function seed(database: Database, app: string) {
   const owner = (n: string) => `'${app}', '-', ${idOf("org", `${n} % ${SEED.orgs}`)}`;
   const each = (count: number) => `from generate_series(0, ${count - 1}) n`;
+  // Without the triggers of foreign keys, which would take minutes.
   await database.exec(`
+    set session_replication_role = replica;
     insert into data.tenants (app_id, sandbox_id, org_id) select ${owner("n")} ${each(SEED.orgs)};
     insert into data.orgs (id, app_id, sandbox_id, name, slug, domain)
       select ${idOf("org", "n")}, '${app}', '-', 'Org ' || n, 'seed-' || n, 'seed-' || n || '.example' ${each(SEED.orgs)};
@@ -134,17 +144,8 @@ function workerds(): number[] {
   }
 }
 
-async function startWorkers(cleanup: Cleanup, options: Omit<RuntimeOptions, "port">): Promise<Workers> {
-  const before = workerds();
-  const runtime: Runtime = await startRuntime({ port: 0, direct: true, ...options });
-  cleanup.onSignals();
-  cleanup.add(() => runtime.close());
-  const pid = workerds().find((found) => !before.includes(found)) ?? 0;
-  return { entry: runtime.url.origin, direct: async (group) => (await runtime.directUrl(group)).origin, pid };
-}
-
-/** A database that nobody else uses, on the server of `url`, and a role that bypasses row security. */
-async function openDatabase(cleanup: Cleanup, url: string): Promise<{ database: Database; bypassing: string }> {
+/** A database that nobody else uses, on the server of `url`. */
+async function openDatabase(cleanup: Cleanup, url: string, open: typeof openPostgres) {
   const server = await openPostgres(url);
   cleanup.add(() => server.close());
   const [me] = await server.query<{ rolsuper: boolean }>("select rolsuper from pg_roles where rolname = current_user");
@@ -155,18 +156,34 @@ async function openDatabase(cleanup: Cleanup, url: string): Promise<{ database: 
   cleanup.add(() => server.exec(`drop database ${name} with (force)`));
   const own = new URL(url);
   own.pathname = name;
-  const database = await openPostgres(own.href);
+  const database = await open(own.href);
   cleanup.add(() => database.close());
-  await migrate(database);
-  await server.exec(`create role ${name} login bypassrls in role agentry_api`);
-  cleanup.add(() => database.exec(`drop role ${name}`));
-  return { database, bypassing: name };
+  return { server, database, name };
 }
 
-export async function startSystem(cleanup: Cleanup, url: string): Promise<System> {
-  const { database, bypassing } = await openDatabase(cleanup, url);
+/** The product as the code under `root` is it, over a database of its own with rows in it. */
+export async function startProduct(
+  cleanup: Cleanup,
+  url: string,
+  { root = HERE, groups }: { root?: string; groups?: string[] } = {},
+): Promise<Product> {
+  // Of the same names in whatever version: what is said of their types here is this one's.
+  const { openPostgres: open } = (await import(
+    join(root, "lib/local/postgres.ts")
+  )) as typeof import("../lib/local/postgres.ts");
+  const { migrate } = (await import(join(root, "lib/local/schema.ts"))) as typeof import("../lib/local/schema.ts");
+  const { createApp } = (await import(join(root, "lib/local/apps.ts"))) as typeof import("../lib/local/apps.ts");
+  const { serveNeon } = (await import(join(root, "lib/local/neon.ts"))) as typeof import("../lib/local/neon.ts");
+  const { startRuntime } = (await import(
+    join(root, "lib/local/runtime.ts")
+  )) as typeof import("../lib/local/runtime.ts");
+  const { server, database, name } = await openDatabase(cleanup, url, open);
+  await migrate(database);
   const { app_id, secret_key } = await createApp(database, "Bench");
   await seed(database, app_id);
+  // Bypasses row security: what the floor asks as.
+  await server.exec(`create role ${name} login bypassrls in role agentry_api`);
+  cleanup.add(() => database.exec(`drop role ${name}`));
 
   let trips = 0;
   const counted: Database = {
@@ -177,21 +194,59 @@ export async function startSystem(cleanup: Cleanup, url: string): Promise<System
     },
   };
   const password = randomBytes(16).toString("hex");
-  const endpoint = await serveNeon(counted, { password, roles: ["agentry_api", bypassing] });
+  const endpoint = await serveNeon(counted, { password, roles: ["agentry_api", name] });
   cleanup.add(() => endpoint.close());
   const secrets = await newSecrets();
-  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role) });
-  // The floors take the place of a Worker that holds the private keys; they are bundled as it is.
-  const floors = { groups: ["developer"], alias: { "developer/index.ts": resolve(import.meta.dirname, "floor.ts") } };
+  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role === "floor" ? name : role) });
+  const start = async (role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers> => {
+    const before = workerds();
+    const runtime: Runtime = await startRuntime({ port: 0, direct: true, ...options, secrets: as(role) });
+    cleanup.onSignals();
+    cleanup.add(() => runtime.close());
+    const pid = workerds().find((found) => !before.includes(found)) ?? 0;
+    return { entry: runtime.url.origin, direct: async (group) => (await runtime.directUrl(group)).origin, pid };
+  };
   const key = await parseKey(secret_key);
   return {
     app: app_id,
     secret_key,
     key: base64url.encode(key!.hash),
     people: await signPeople(as("agentry_api"), app_id),
-    product: await startWorkers(cleanup, { groups: ["agents", "developer"], secrets: as("agentry_api") }),
-    walls: await startWorkers(cleanup, { ...floors, secrets: as("agentry_api") }),
-    floor: await startWorkers(cleanup, { ...floors, secrets: as(bypassing) }),
+    product: await start("agentry_api", groups ? { groups } : {}),
+    database,
+    start,
     trips: () => trips,
   };
+}
+
+export async function startSystem(cleanup: Cleanup, url: string): Promise<System> {
+  const system = await startProduct(cleanup, url, { groups: ["agents", "developer"] });
+  // The floors take the place of a Worker that holds the private keys; they are bundled as it is.
+  const floors = { groups: ["developer"], alias: { "developer/index.ts": resolve(import.meta.dirname, "floor.ts") } };
+  return {
+    ...system,
+    walls: await system.start("agentry_api", floors),
+    floor: await system.start("floor", floors),
+  };
+}
+
+/**
+ * The product as it was at a commit, with the packages of today. Null where git doesn't have the commit: a shallow
+ * clone, or none.
+ */
+export async function startCommit(cleanup: Cleanup, url: string, commit: string): Promise<Product | null> {
+  const root = mkdtempSync(join(tmpdir(), "agentry-bench-"));
+  cleanup.add(async () => rmSync(root, { recursive: true }));
+  try {
+    const archive = execFileSync("git", ["archive", commit], {
+      cwd: HERE,
+      maxBuffer: 2 ** 28,
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    execFileSync("tar", ["-x", "-C", root], { input: archive });
+  } catch {
+    return null;
+  }
+  symlinkSync(join(HERE, "node_modules"), join(root, "node_modules"));
+  return startProduct(cleanup, url, { root, groups: ["developer"] });
 }

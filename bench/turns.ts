@@ -40,8 +40,16 @@ export async function inTurns(child: ChildProcess, targets: Target[]): Promise<M
   return new Map(targets.map((target) => [target, figuresOf(found.get(target)!)]));
 }
 
+/** A table whose first two columns are words and whose others are figures. */
+export function print(table: string[][]) {
+  const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => row[i]!.length)));
+  const line = (row: string[]) =>
+    row.map((cell, i) => (i < 2 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join("  ");
+  console.log(`\n${table.map(line).join("\n")}`);
+}
+
 /** The value below which a share of them lies. */
-function quantile(values: number[], share: number): number {
+export function quantile(values: number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!;
 }

@@ -3,9 +3,8 @@ import { sweep } from "../lib/db/sweep.ts";
 import type { Bindings } from "../lib/env.ts";
 import { worker } from "../lib/http/worker.ts";
 import { groups } from "./groups.ts";
-import { routers as root } from "./root/index.ts";
 
-const all = worker(...root, ...Object.values(groups).flat());
+const all = worker(...Object.values(groups).flat());
 
 export default {
   fetch: all.fetch,

@@ -13,6 +13,10 @@ const SPECIAL = ["apps", "sandboxes"];
 it("has a wall round every table: row security enabled and forced, and the policies of app.wall", async () => {
   const rows = await sql(`select c.relname as name, c.relrowsecurity as enabled, c.relforcerowsecurity as forced,
       pg_get_userbyid(c.relowner) as owner, coalesce(p.cmd, 'no policy') as cmd, p.roles::text, p.qual, p.with_check,
+      coalesce((select array_agg(a.attname::text order by a.attnum) from pg_attribute a where a.attrelid = c.oid
+        and (a.attname = 'org_id' or (c.relname = 'users' and a.attname = 'id') or exists (select from pg_constraint f
+          where f.conrelid = c.oid and f.confrelid = 'data.users'::regclass and f.contype = 'f'
+            and a.attnum = f.conkey[cardinality(f.conkey)]))), '{}')::text as above,
       exists (select from pg_policies o where (o.schemaname, o.tablename, o.policyname) = ('data', c.relname, 'owner')
         and o.roles = '{agentry_owner}' and o.qual = 'true') as doors
     from pg_class c left join pg_policies p on (p.schemaname, p.tablename, p.policyname) = ('data', c.relname, 'tenant')
@@ -20,10 +24,12 @@ it("has a wall round every table: row security enabled and forced, and the polic
   expect(rows.length).toBeGreaterThan(9);
   const { qual } = rows.find(({ name }) => name === "tenants");
   expect(qual).toContain("app.tenant()");
-  for (const { name, ...wall } of rows) {
+  for (const { name, above, ...wall } of rows) {
+    // What a row hangs on, an org or a user, may have ended.
+    const own = qual.replace("ARRAY[org_id]", `ARRAY[${above.slice(1, -1).replace(",", ", ")}]`);
     expect(wall, `data.${name}: call app.wall after its create table`).toMatchObject({
       ...{ enabled: true, forced: true, owner: "agentry_owner", roles: "{agentry_api}", doors: true },
-      ...(!SPECIAL.includes(name) && { cmd: "ALL", qual, with_check: null }),
+      ...(!SPECIAL.includes(name) && { cmd: "ALL", qual: own, with_check: null }),
     });
   }
 });
@@ -37,6 +43,7 @@ it("opens the wall nowhere but here: a policy more shows more rows", async () =>
     "apps developer update {agentry_api}",
     "apps tenant select {agentry_api}",
     "sandboxes developer insert {agentry_api}",
+    "sandboxes ending delete {agentry_api}",
     "sandboxes tenant select {agentry_api}",
   ]);
 });
@@ -46,9 +53,10 @@ it("believes a proof and no setting: every policy of the runtime takes the whole
     from pg_policies where schemaname = 'data' and policyname <> 'owner'`);
   for (const { tablename, policyname, text } of rows) {
     const name = `${tablename} ${policyname}`;
-    // The one setting that is read decides how to compare, once a statement, and not with what.
+    // Of the settings that are read, once a statement, one decides how to compare, and not with what, and one takes rows
+    // away.
     const comparison =
-      /CASE\s+WHEN \(\( SELECT current_setting\('app.org_id'::text, true\) AS current_setting\) = '\*'::text\) THEN '\*'::text\s+ELSE org_id\s+END/;
+      /CASE\s+WHEN \(\( SELECT string_to_array\(NULLIF\(current_setting\('app.ended'::text, true\), ''::text\), ','::text\) AS string_to_array\) && ARRAY\[[\w, ]+\]\) THEN NULL::text\s+WHEN \(\( SELECT current_setting\('app.org_id'::text, true\) AS current_setting\) = '\*'::text\) THEN '\*'::text\s+ELSE org_id\s+END/;
     expect(text.replace(comparison, ""), name).not.toContain("current_setting");
     const looks = text.match(/app\.tenant\(\)/g)?.length ?? 0;
     const wrapped = text.match(/= \( SELECT (t\.\w+,?\s*)+FROM app\.tenant\(\) t\([^)]*\)/g)?.length ?? 0;
@@ -97,6 +105,52 @@ it("names every constraint that an answer is made from, within Postgres's length
   }
 });
 
+it("ends with a tenant or a user every table that hangs on it, in slices: what hangs on a row before the row", async () => {
+  const [{ of_tenant, of_user }] = await sql(`select
+    (select prosrc from pg_proc where oid = 'app.slice_of_tenant'::regproc) as of_tenant,
+    (select prosrc from pg_proc where oid = 'app.slice_of_user'::regproc) as of_user`);
+  const deletes = (source: string) => [...source.matchAll(/delete from data\.(\w+)/g)].map(([, name]) => name!);
+  // Tables whose one row of a tenant goes with its end.
+  const records = ["apps", "tenants", "orgs", "sandboxes"];
+  const rest = (await tables()).map(({ name }) => name).filter((name) => !records.includes(name));
+  expect(deletes(of_tenant).toSorted()).toEqual(rest);
+  const ties = await sql<{
+    child: string;
+    parent: string;
+    cascades: boolean;
+  }>(`select t.relname as child, p.relname as parent,
+      c.confdeltype = 'c' as cascades
+    from pg_constraint c join pg_class t on t.oid = c.conrelid join pg_class p on p.oid = c.confrelid
+    where c.contype = 'f' and t.relnamespace = 'data'::regnamespace and t.oid <> p.oid`);
+  const hanging = new Set<string>(["users"]);
+  for (const _ of ties) {
+    for (const { child, parent, cascades } of ties) if (cascades && hanging.has(parent)) hanging.add(child);
+  }
+  hanging.delete("users");
+  expect([...new Set(deletes(of_user))].toSorted()).toEqual([...hanging].toSorted());
+  for (const order of [deletes(of_tenant), deletes(of_user)]) {
+    for (const { child, parent } of ties) {
+      if (!order.includes(child) || !order.includes(parent)) continue;
+      expect(order.lastIndexOf(child), `${child} before ${parent}`).toBeLessThan(order.indexOf(parent));
+    }
+  }
+});
+
+it("frees at once what was unique in an app: of an org or a user that has ended, the rows are still there", async () => {
+  const rows = await sql(`select t.relname as table, a.attname as column, exists (select from pg_trigger g
+      where g.tgrelid = t.oid and g.tgname = 'free_' || case a.attname when 'email_key' then 'email' else a.attname end) as freed
+    from pg_constraint c join pg_class t on t.oid = c.conrelid join pg_attribute a on a.attrelid = t.oid
+     and a.attnum = c.conkey[cardinality(c.conkey)]
+    where c.contype = 'u' and t.relnamespace = 'data'::regnamespace and a.attname <> 'id' and not exists (
+      select from pg_attribute o where o.attrelid = t.oid and o.attname = 'org_id' and o.attnum = any (c.conkey))`);
+  // Of an org and a sandbox the record goes at once, and a key's hash is of its sandbox.
+  const records = ["orgs", "sandboxes", "keys"];
+  expect(rows.filter(({ table }) => !records.includes(table))).toEqual([
+    { table: "users", column: "email_key", freed: true },
+    { table: "agents", column: "lookup_key", freed: true },
+  ]);
+});
+
 it("has an index for every foreign key that a delete follows", async () => {
   const rows = await sql(`select c.conname, t.relname,
       (select array_agg(a.attname::text order by k.n) from unnest(c.conkey) with ordinality k(attnum, n)
@@ -126,7 +180,7 @@ it("has an index for every foreign key that a delete follows", async () => {
 
 it("keeps every config that something refers to: what does is among the holders of lib/configs/queries.ts", async () => {
   const rows = await sql(`select c.conrelid::regclass::text as name, a.attname as column, c.confdeltype as on_delete
-    from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[array_length(c.conkey, 1)]
+    from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[4]
     where c.contype = 'f' and c.confrelid = 'data.configs'::regclass order by 1, 2`);
   // What goes with a config, or lets go of it, keeps none.
   const keeps = rows.filter(({ on_delete }) => on_delete === "a").map(({ name, column }) => `${name}.${column}`);
@@ -136,14 +190,21 @@ it("keeps every config that something refers to: what does is among the holders 
 
 /** The functions that run as their owner, whom no policy narrows, and what each needs that for. */
 const DEFINERS: Record<string, string> = {
+  check_root: "reads the copies of the keys that MACs are checked by",
+  end_row: "a trigger: deletes the first slice of what an org, a sandbox or a user leaves behind",
   enter_key: "reads a secret key before its tenant is proven",
   enter_object: "reads the copies of the keys that MACs are checked by",
   enter_refresh: "reads a sign-in before its tenant is proven",
   enter_token: "reads a token before its tenant is proven",
+  free_email: "a trigger: takes an address from a row that nobody finds any more",
+  free_lookup_key: "a trigger: takes a lookup_key from a row that nobody finds any more",
   sweep: "deletes in every tenant what is past its time",
   tenant: "reads the secret that a proof is made with",
   within: "proves a narrower tenant than the one that is proven",
 };
+
+const SLICES = "search_path=pg_catalog, pg_temp;plan_cache_mode=force_custom_plan";
+const TRIGGERS = ["end_row", "free_email", "free_lookup_key"];
 
 it("has no view, and no function that runs as its owner but those with a reason", async () => {
   const views = await sql(
@@ -157,20 +218,34 @@ it("has no view, and no function that runs as its owner but those with a reason"
   expect(functions.filter(({ prosecdef }) => prosecdef).map(({ proname }) => proname)).toEqual(Object.keys(DEFINERS));
   for (const { proname, prosecdef, config, prosrc, public: open } of functions) {
     expect(open, proname).toBe(false);
+    // Part of the two that call it, and so under what they set.
+    if (proname === "proof") continue;
     // Where pg_temp isn't named, it is searched first for tables and types: what runs as the owner names it, last.
     expect(
-      prosecdef ? ["search_path=pg_catalog, pg_temp"] : ['search_path=""', "search_path=pg_catalog, pg_temp"],
+      prosecdef ? ["search_path=pg_catalog, pg_temp"] : ['search_path=""', "search_path=pg_catalog, pg_temp", SLICES],
     ).toContain(config);
     if (prosecdef) expect(prosrc, proname).not.toMatch(/\bexecute\b/i);
   }
 });
+
+/** Those that run as who calls them, whom the policies narrow. */
+const INVOKERS = [
+  "acl_patch",
+  "acl_principals",
+  "act_as",
+  "family_user",
+  "mint_token",
+  "must_hold",
+  "must_reach",
+  "rotate_token",
+];
 
 it("lets the runtime role call these functions and no others: none that makes a proof, none that builds a wall", async () => {
   const rows = await sql(`select p.proname as name, (a.grantee = p.proowner) as owner, a.grantee::regrole::text as role
     from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
     where p.pronamespace in ('app'::regnamespace, 'data'::regnamespace) order by 1`);
   expect(rows.filter(({ owner }) => !owner).map(({ name, role }) => [name, role])).toEqual(
-    [...Object.keys(DEFINERS), "acl_patch", "acl_principals", "must_hold", "must_reach"]
+    [...Object.keys(DEFINERS).filter((name) => !TRIGGERS.includes(name)), ...INVOKERS]
       .sort()
       .map((name) => [name, "agentry_api"]),
   );

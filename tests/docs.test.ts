@@ -230,7 +230,7 @@ describe("deploying", { timeout: 60_000 }, () => {
     const called = await wrangler.args();
     const groups = called.map((args) => args.match(/^wrangler secret bulk --env (\w+)$/)![1]!);
     const given = (await wrangler.input()).map((line) => JSON.parse(line) as Record<string, string>);
-    const environments = readGroups().filter(([group]) => group !== "all");
+    const environments = (await readGroups()).filter(([group]) => group !== "all");
     expect(groups).toEqual(environments.map(([group]) => group));
 
     const isPrivate = (jwks: string) => JSON.parse(jwks).keys.every((key: { d?: string }) => key.d !== undefined);
@@ -297,7 +297,8 @@ describe("deploying", { timeout: 60_000 }, () => {
 
   const commands = [...new Set(withPostgres.flatMap(({ code }) => code.match(/^npm run .*$/gm) ?? []))];
   it.each(commands)("%s: says what it wants where no database is named", async (command) => {
-    const refused = execute("bash", ["-c", command], { cwd: root, env: environment });
+    const env = { ...environment, AGENTRY_DATA: join(tmpdir(), "agentry-absent") };
+    const refused = execute("bash", ["-c", command], { cwd: root, env });
     await expect(refused).rejects.toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^OWNER_DATABASE_URL is not set/),

@@ -3,11 +3,10 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { groups } from "../functions/groups.ts";
-import { routers as root } from "../functions/root/index.ts";
 import { type Group, ROOT, readGroups } from "../lib/local/groups.ts";
 
-const listed: Record<string, typeof root> = { root, ...groups };
-const configured = readGroups();
+const listed: Record<string, (typeof groups)["root"]> = groups;
+const configured = await readGroups();
 const folders = readdirSync(join(ROOT, "functions"), { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name);

@@ -31,7 +31,7 @@ let attacker: Client;
 const app = { id: "", victim: newId("org"), mine: newId("org"), other: "" };
 const people = { victim: newId("user"), mine: newId("user") };
 const tokens = { revoked: newId("token"), expired: newId("token"), mine: newId("token") };
-const families = { revoked: newId("token_family") };
+const families = { revoked: newId("token_family"), live: newId("token_family") };
 const agents = { victim: newId("agent"), mine: newId("agent") };
 /** Of the other app's secret key, which is the attacker's own. */
 let ownKeyHash = "";
@@ -147,6 +147,7 @@ async function seed() {
     ${token(tokens.revoked, app.victim, people.victim, "now() + interval '1 day', now()")}
     ${token(tokens.expired, app.victim, people.victim, "now(), null")}
     ${family(families.revoked, "now() + interval '1 day', now()")}
+    ${family(families.live, "now() + interval '1 day', null")}
     insert into data.keys (app_id, sandbox_id, id, type, hash, hint, revoked_at)
       values ('${app.id}', '-', '${newId("key")}', 'secret', '${deadKeyHash}', 'hint', now());
     analyze;`);
@@ -322,7 +323,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       "drop policy tenant on data.agents",
       "create policy p on data.agents using (true)",
       "alter function app.tenant security invoker",
-      "create or replace function app.proof(app text, sandbox text, org text) returns text language sql as 'select 1'",
+      "create or replace function app.proof(secret bytea, app text, sandbox text, org text) returns text language sql as 'select 1'",
     ]) {
       await holds(attacker, [become]);
       await holds(attacker, [ownToken(), become]);
@@ -337,7 +338,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       "select * from app.door_keys",
       "insert into app.door_keys values ('')",
       "delete from app.proof_secret",
-      `select app.proof('${app.id}', '-', '*')`,
+      `select app.proof('', '${app.id}', '-', '*')`,
       `select app.prove('${app.id}', '-', '*')`,
       "select app.check_mac('', '')",
       `select app.check_beside('${app.id}', '-', '${deadKeyHash}')`,
@@ -364,6 +365,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       bytea: [ownKeyHash, deadKeyHash, "\\x", null],
       jsonb: ["[]", "{}", '{"grants": [{"principal_type": "everyone", "actions": ["read"]}]}', null],
       boolean: ["t", "f", null],
+      integer: ["0", "1", "-1", "2147483647", null],
     };
     let n = 1;
     // The same numbers on every run: a multiplicative generator (Lehmer).
@@ -385,6 +387,23 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
           call(name, ...args),
           set({ app: app.id, sandbox: "-", org: "*" }),
         ]);
+      }
+    }
+  });
+
+  it("mints no token for the victim and moves no sign-in of it, from whatever tenant is open", async () => {
+    const granted = `{"owner": ["${SECRET}"]}`;
+    const made = [newId("token"), newId("token_family"), newId("activity_feed_entry")];
+    for (const door of [[], [ownToken()], [ownApp()]]) {
+      for (const org of [app.victim, "*", app.mine]) {
+        const place = [app.id, "-", org];
+        const answers = await holds(attacker, [
+          ...door,
+          call("mint_token", ...place, people.victim, ...made, granted, "60", "60"),
+          call("rotate_token", ...place, families.live, "0", newId("token"), "60", "60"),
+          call("family_user", ...place, families.live),
+        ]);
+        expect(answers.slice(door.length, door.length + 3)).toEqual([[[]], [[]], [[]]]);
       }
     }
   });

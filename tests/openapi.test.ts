@@ -4,10 +4,20 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
+import { groups } from "../functions/groups.ts";
+import { describe } from "../lib/http/openapi.ts";
+import { worker } from "../lib/http/worker.ts";
 import { readDocument } from "./harness/contract.ts";
 import { system } from "./harness/index.ts";
+import { ISSUER } from "./harness/own.ts";
 
 const root = resolve(import.meta.dirname, "..");
+
+it("is that of the routes as they are, at the host that was asked", async () => {
+  const { document } = await readDocument(system.base);
+  const made = JSON.parse(JSON.stringify(await describe(worker(...Object.values(groups).flat()))));
+  expect(document).toEqual({ ...made, servers: [{ url: ISSUER }] });
+});
 
 it("is linted by Redocly without a warning", async () => {
   const { document } = await readDocument(system.base);

@@ -119,8 +119,8 @@ it("says how many rows it took away: none, when it has just been", async () => {
     });
     return Number(result!.rows[0]![0]);
   };
-  // Of each of two apps a key, a token and its family, and a sandbox's place.
-  expect([await swept(), await swept()]).toEqual([8, 0]);
+  // Of each of two apps a key, a token and its family, and a sandbox: its record, its key, its place, and that it ended.
+  expect([await swept(), await swept()]).toEqual([14, 0]);
 });
 
 it("but for its function, the runtime role could delete none of it", async () => {

@@ -1,4 +1,5 @@
 /** Every request makes one round trip to the database, whatever it asks. */
+import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { bearer, type Call, caller, developer } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
@@ -10,7 +11,8 @@ let asUser: Call;
 
 beforeAll(async () => {
   own = await ownSystem();
-  const base = await own.start([await newSigningKey("one")], [newRoot()]);
+  const alias = { "sweep.ts": resolve(import.meta.dirname, "harness/no-sweep.ts") };
+  const base = await own.start([await newSigningKey("one")], [newRoot()], { alias });
   const { app_id, secret_key } = await own.newApp();
   asDeveloper = caller(bearer(secret_key), base);
   const at = developer(app_id);

@@ -20,7 +20,7 @@ refresh.post(
     const { db, family, generation } = await openRefresh(c, c.req.valid("json").refresh_token);
     const rotated = await rotate(db, family, generation);
     if (!rotated) throw unauthenticated();
-    const issued = await issue(c.env, rotated.token, rotated.family.generation);
+    const issued = await issue(c.env, rotated.token, rotated.generation);
     return c.var.answer(toAuthTokens(issued, rotated.user));
   },
 );

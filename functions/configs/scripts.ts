@@ -1,6 +1,8 @@
 import { type Asked, allow, type Credential, openDb } from "../../lib/auth/allow.ts";
 import { invalid } from "../../lib/errors.ts";
+import { inTurn, runs } from "../../lib/http/gate.ts";
 import { gives, givesText } from "../../lib/http/gives.ts";
+import { onceBegun } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
@@ -75,23 +77,26 @@ scripts.post(
   },
 );
 
-/** 200 also for a script that fails: its error is the answer. */
+/** 200 also for a script that fails: its error is the answer. The sender is let in before it may wait for its turn. */
 scripts.post(
   "/api/v1/scripts/run",
   named("Run a script"),
   allow("scripts:write"),
   valid("json", runScriptBody),
-  gives(200, scriptResult),
+  onceBegun(),
+  gives(200, scriptResult, 409, 429),
   async (c) => {
     const { script, scope, ...as } = c.req.valid("json");
     await c.var.db.enter();
-    const identity = await identify(c.var.credential, opens(c), as);
-    const world = worldOf(c.var.credential, opens(c), identity);
-    const run = await runScript(script, {
-      input: (scope ?? {}) as Json,
-      viewer: identity.viewer,
-      world,
-      scripts: async () => null,
+    const run = await inTurn(runs, c, async () => {
+      const identity = await identify(c.var.credential, opens(c), as);
+      await c.var.begin();
+      return runScript(script, {
+        input: (scope ?? {}) as Json,
+        viewer: identity.viewer,
+        world: worldOf(c.env, c.var.credential, opens(c), identity),
+        scripts: async () => null,
+      });
     });
     return c.var.answer({ result: run.result, output: run.output, error: run.error, findings: run.findings });
   },
@@ -103,7 +108,7 @@ scripts.post(
   named("Test a script"),
   allow("scripts:write"),
   valid("json", testScriptBody),
-  gives(200, scriptReport),
+  gives(200, scriptReport, 429),
   async (c) => {
     const { script, scope, scripts = {} } = c.req.valid("json");
     await c.var.db.enter();
@@ -111,12 +116,14 @@ scripts.post(
     if (fault)
       throw invalid({ field: "script", message: `line ${fault.line}, column ${fault.column}: ${fault.message}` });
     const identity = await identify(c.var.credential, opens(c), {});
-    const report = await testScript(script, {
-      input: (scope ?? {}) as Json,
-      viewer: identity.viewer,
-      world: worldOf(c.var.credential, opens(c), identity),
-      scripts: async (key) => (Object.hasOwn(scripts, key) ? scripts[key]! : null),
-    });
+    const report = await inTurn(runs, c, () =>
+      testScript(script, {
+        input: (scope ?? {}) as Json,
+        viewer: identity.viewer,
+        world: worldOf(c.env, c.var.credential, opens(c), identity),
+        scripts: async (key) => (Object.hasOwn(scripts, key) ? scripts[key]! : null),
+      }),
+    );
     return c.var.answer(report);
   },
 );

@@ -8,13 +8,13 @@ import { valid } from "../../lib/http/valid.ts";
 import { type Id, parseId } from "../../lib/ids.ts";
 import { listOrgsOf } from "../../lib/orgs/queries.ts";
 import { orgList, toOrg } from "../../lib/orgs/schema.ts";
-import { getCurrentUser, getUser, updateProfile } from "../../lib/users/queries.ts";
+import { getUser, updateProfile } from "../../lib/users/queries.ts";
 import { currentUser, profileBody, toCurrentUser, toUser, user } from "../../lib/users/schema.ts";
 
 const users = router();
 
 users.get("/api/v1/users/me", named("Get the current user"), allow("self"), gives(200, currentUser), async (c) => {
-  return c.var.answer(toCurrentUser(await getCurrentUser(c.var.db, await personOf(c.var.db))));
+  return c.var.answer(toCurrentUser(await getUser(c.var.db, await personOf(c.var.db))));
 });
 
 users.get("/api/v1/users/:user", allow("users:read"), gives(200, user), async (c) => {

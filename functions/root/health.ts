@@ -2,10 +2,12 @@ import { createMiddleware } from "hono/factory";
 import * as v from "valibot";
 import { keysOf } from "../../lib/auth/tokens.ts";
 import { faultsOfDatabase } from "../../lib/db/ready.ts";
+import type { Bindings } from "../../lib/env.ts";
 import { ApiError } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
 import { named, problemResponse, withSpec } from "../../lib/http/spec.ts";
+import { isLoopback } from "../../lib/script/guard.ts";
 
 const health = router();
 const ok = v.strictObject({ status: v.literal("ok") });
@@ -20,11 +22,15 @@ const mayBeUnready = withSpec(
   { responses: { 503: problemResponse("Not ready, and why") } },
 );
 
-/** It may serve: the role is one that row-level security holds, the schema is of this version, there is a signing key. */
+/**
+ * It may serve: the role is one that row-level security holds, the schema is of this version, the database knows the
+ * newest root secret, there is a signing key.
+ */
 health.get("/readyz", named("Tell whether requests can be served"), mayBeUnready, gives(200, ok), async (c) => {
   const faults = [
     ...faultsOfKeys(c.env.PUBLIC_JWKS),
-    ...(await faultsOfDatabase(c.env.DATABASE_URL).catch(unreachable)),
+    ...faultsOfEgress(c.env),
+    ...(await faultsOfDatabase(c.env.DATABASE_URL, c.env.ROOT_SECRETS).catch(unreachable)),
   ];
   if (faults.length) throw new ApiError(503, "not_ready", faults.join(" "));
   return c.var.answer({ status: "ok" });
@@ -37,6 +43,13 @@ function faultsOfKeys(jwks: string): string[] {
   } catch {
     return ["PUBLIC_JWKS is no set of P-256 keys, each with a kid."];
   }
+}
+
+/** What is for development must not come along to where others' data is. */
+function faultsOfEgress({ ALLOW_LOOPBACK, DATABASE_URL }: Bindings): string[] {
+  if (ALLOW_LOOPBACK === undefined) return [];
+  const hosts = [ALLOW_LOOPBACK, URL.parse(DATABASE_URL)?.hostname ?? ""];
+  return hosts.every(isLoopback) ? [] : ["Scripts may reach this machine, which is for a database on this machine."];
 }
 
 /** The driver's own words could name hosts and users: they go to the log. */

@@ -2,12 +2,11 @@ import { sweep } from "../../lib/db/sweep.ts";
 import type { Bindings } from "../../lib/env.ts";
 import { worker } from "../../lib/http/worker.ts";
 import health from "./health.ts";
-import { openapi } from "./openapi.ts";
+import openapi from "./openapi.ts";
 import status from "./status.ts";
 import wellKnown from "./well-known.ts";
 
-const own = [health, wellKnown, status];
-export const routers = [...own, openapi(own)];
+export const routers = [health, wellKnown, status, openapi];
 const root = worker(...routers);
 
 export default {

@@ -8,7 +8,9 @@ import type { ActivityRow, ListActivity } from "./schema.ts";
 /** The entries that the viewer may read, newest first, from a cursor on; one more than asked for, if there is one. */
 export function listActivity(db: TenantDb, query: ListActivity, page: CursorPage): Promise<ActivityRow[]> {
   const { kind, level, agent, thread, team, org, correlation_id } = query;
-  let entries = db.selectFrom("activity_feed_entries").where(passes(db.viewer, "readers"));
+  // Whom an entry is about, or who did it, reads it; it is nobody's own.
+  const readable = passes(db.viewer, "readers", { user: "user_id" }, "everyone");
+  let entries = db.selectFrom("activity_feed_entries").where(readable);
   if (kind) entries = entries.where("kind", "in", kind);
   if (level)
     entries = entries.where(sql<boolean>`level = any (${level.map((name) => (name === "warn" ? "warning" : name))})`);

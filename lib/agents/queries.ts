@@ -26,6 +26,9 @@ const about = { agent_id: sql<string>`id`, readers: feedReaders };
 
 const noSuch = (field: "org" | "user") => invalid({ field, message: `there is no such ${field}` });
 
+/** The name of an agent's org, in the same statement. */
+const orgName = (db: TenantDb, of: "agents" | "subject") => db.valueOf("orgs", "name", sql.ref(`${of}.org_id`));
+
 /** The columns that a body sets; absent leaves alone, null and (for the model) an empty string clear. */
 function columns({ name, description, identity, originator, lookup_key, metadata, ...body }: UpdateAgent) {
   const model = body.default_model === undefined ? body.model : body.default_model;
@@ -39,7 +42,11 @@ function columns({ name, description, identity, originator, lookup_key, metadata
 /** One page of the agents that the viewer may read, newest first, and how many those are. */
 export function listAgents(db: TenantDb, query: ListAgents) {
   const { search, user, org_id, template_config, solution_config, ...page } = query;
-  let agents = db.selectFrom("agents").selectAll().where(passes(db.viewer, "readers"));
+  let agents = db
+    .selectFrom("agents")
+    .selectAll()
+    .select(orgName(db, "agents").as("org_name"))
+    .where(passes(db.viewer, "readers"));
   // What is malformed names nothing, and no agent has come from a template yet.
   const none = sql.lit(false);
   if (user !== undefined) agents = isId("user", user) ? agents.where("user_id", "=", user) : agents.where(none);
@@ -66,14 +73,15 @@ export async function createAgent(db: TenantDb, id: Id<"agent">, body: CreateAge
   const row = { id, ...columns(body), acl: acl && firstAcl(acl) };
   if (viewer.kind === "token" && org && org !== viewer.org) throw noSuch("org");
   const place = viewer.kind === "key" && org ? db.inOrg(org) : db;
+  const shown = { org_name: orgName(place, "subject") };
   const told: Telling = { kind: "agent.created", title: sql`'Agent created: ' || coalesce(name, id)`, ...about };
   if (!user) {
-    const [made] = await place.telling(place.insertInto("agents", row), told).execute();
+    const [made] = await place.telling(place.insertInto("agents", row), told, shown).execute();
     return made!;
   }
   const owner = place.selectFrom("users").where("id", "=", user);
   const agent = place.insertUnder(owner.where(mayOwnFor(viewer, user)), "agents", { ...row, user_id: user });
-  const { made, found } = await place.batch({ made: place.telling(agent, told), found: owner.select("id") });
+  const { made, found } = await place.batch({ made: place.telling(agent, told, shown), found: owner.select("id") });
   if (made[0]) return made[0];
   throw found.length ? notTheirs() : noSuch("user");
 }
@@ -92,6 +100,7 @@ const notTheirs = () => forbidden("forbidden", "Only an admin of the org may mak
 export const getAgent = (db: TenantDb, name: string): Promise<AgentRow> =>
   agentNamed(db, name)
     .selectAll()
+    .select(orgName(db, "agents").as("org_name"))
     .where(passes(db.viewer, "readers"))
     .executeTakeFirstOrThrow(() => notFound("agent"));
 
@@ -110,12 +119,16 @@ export async function updateAgent(db: TenantDb, name: string, body: UpdateAgent)
   if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (user) change = change.where(mayOwnFor(db.viewer, user)).where("org_id", "in", owner);
   const { row, found, owned } = await agent.db.batch({
-    row: db.telling(change, {
-      kind: "agent.updated",
-      title: sql`'Agent updated: ' || coalesce(name, id)`,
-      metadata: { fields: Object.keys(body) },
-      ...about,
-    }),
+    row: db.telling(
+      change,
+      {
+        kind: "agent.updated",
+        title: sql`'Agent updated: ' || coalesce(name, id)`,
+        metadata: { fields: Object.keys(body) },
+        ...about,
+      },
+      { org_name: orgName(db, "subject") },
+    ),
     found: agent.rows.select("org_id"),
     owned: owner,
   });

@@ -69,14 +69,15 @@ export const listAgentsQuery = v.object({
 });
 export type ListAgents = v.InferOutput<typeof listAgentsQuery>;
 
-export type AgentRow = Row<"agents">;
+/** An agent, with the name of its org. */
+export type AgentRow = Row<"agents"> & { org_name: string | null };
 
 export const agent = v.strictObject({
   id: v.string(),
   app: v.string(),
   sandbox: nullable,
   org: nullable,
-  org_name: v.null(),
+  org_name: nullable,
   team: v.null(),
   user: nullable,
   name: nullable,
@@ -103,7 +104,7 @@ export const toAgent = (row: AgentRow): v.InferOutput<typeof agent> => ({
   app: row.app_id,
   sandbox: real(row.sandbox_id),
   org: real(row.org_id),
-  org_name: null,
+  org_name: row.org_name,
   team: null,
   user: row.user_id,
   name: row.name,

@@ -11,7 +11,7 @@ const settings = v.pipe(
   v.strictObject({
     /** How often a routine's schedule may come at most; without it, every 60 seconds. */
     min_routine_interval_seconds: whole(60, 86_400),
-    /** How long the activity feed is kept; without it, for ever. */
+    /** How many days entries of the activity feed are kept; without it, 400. */
     activity_retention_days: whole(1, 3650),
   }),
 );

@@ -91,14 +91,15 @@ const principalsOf = ({ user, org }: { user: Id<"user">; org: Id<"org"> }) =>
 export const orgRole = sql`(select current_setting('app.org_role', true))`;
 
 /**
- * Whether the viewer passes a row's list: nothing restricts it, it is the viewer's own, or a principal of the viewer
- * is in `column`. A developer and the org's own work pass, and so do the org's owners and admins. "Everyone" is everyone
+ * Whether the viewer passes a row's list: it is the viewer's own, a principal of the viewer is in `column`, or there is
+ * no list. Without one a row is open to the org, if it is nobody's own; where `unlisted` says so, whosever it is. A developer and the org's own work pass, and so do the org's owners and admins. "Everyone" is everyone
  * in the org: the tenant's walls stand outside this.
  */
 export function passes(
   viewer: Viewer,
   column: "readers" | "writers",
   owners: Owners = { user: "user_id" },
+  unlisted: "owner" | "everyone" = "owner",
 ): RawBuilder<boolean> {
   if (viewer.kind !== "token") return sql`true`;
   const principals = principalsOf(viewer);
@@ -106,7 +107,12 @@ export function passes(
     ([type, id]) => sql`${sql.lit(`${type}:`)} || ${sql.ref(id)} = any (${principals})`,
   );
   const list = sql.ref(column);
-  return sql`(${orgRole} = 'admin' or ${sql.join([sql`${list} is null`, ...own, sql`${list} && ${principals}`], sql` or `)})`;
+  const owned = unlisted === "everyone" ? [] : Object.values(owners);
+  const open = sql.join(
+    [list, ...owned.map((id) => sql.ref(id))].map((one) => sql`${one} is null`),
+    sql` and `,
+  );
+  return sql`(${orgRole} = 'admin' or ${sql.join([sql`(${open})`, ...own, sql`${list} && ${principals}`], sql` or `)})`;
 }
 
 /** A row with an access list, and the database behind it: see `reach`. */

@@ -25,10 +25,10 @@ export const refusal = (error: unknown) =>
     : null;
 
 /**
- * SQLSTATEs of what passes: a connection lost, a conflict to be tried again, no room, a server going down or a statement
+ * SQLSTATEs of what passes: a connection lost, a role that may not come in (the deployment's fault), a conflict to be tried again, no room, a server going down or a statement
  * that ran too long (57), a lock that stayed taken (55P03), and a door that has no copy of the key it checks by (AE503).
  */
-const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
+const PASSING = /^(08|28|40|53|57|55P03$|AE503$)/;
 
 /**
  * Whether the transaction came to nothing because of another: a row that it hangs on was deleted under it, or the two
@@ -37,7 +37,7 @@ const PASSING = /^(08|40|53|57|55P03$|AE503$)/;
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
 /**
- * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.must_…` and `app.at_most` raised; a broken
+ * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as`, `app.must_…` and `app.at_most` raised; a broken
  * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {

@@ -1,4 +1,5 @@
 import { CompiledQuery } from "kysely";
+import { mac } from "../auth/secrets.ts";
 import { refusal } from "./errors.ts";
 import { type Connection, connect } from "./neon.ts";
 import { MIGRATIONS } from "./version.ts";
@@ -6,12 +7,16 @@ import { MIGRATIONS } from "./version.ts";
 type Facts = { role: string; bypasses: boolean; owns: boolean };
 
 /**
- * What keeps the database from serving: a role that row-level security does not hold, or another schema than this
- * code's. Empty: all is well. Throws where it can't be reached.
+ * What keeps the database from serving: a role that row-level security does not hold, another schema than this code's,
+ * or no copy of the key that its doors check MACs by. Empty: all is well. Throws where it can't be reached.
  */
-export async function faultsOfDatabase(url: string): Promise<string[]> {
+export async function faultsOfDatabase(url: string, roots: string): Promise<string[]> {
   const connection = connect(url);
-  const [{ role, bypasses, owns }, applied] = await Promise.all([readFacts(connection), readApplied(connection)]);
+  const [{ role, bypasses, owns }, applied, knowsRoot] = await Promise.all([
+    readFacts(connection),
+    readApplied(connection),
+    checkRoot(connection, roots),
+  ]);
   const faults: string[] = [];
   if (bypasses) faults.push(`The role ${role} bypasses row-level security. Connect as agentry_api.`);
   else if (owns) faults.push(`The role ${role} owns the tables. Connect as agentry_api.`);
@@ -21,7 +26,23 @@ export async function faultsOfDatabase(url: string): Promise<string[]> {
   if (unknown.length) {
     faults.push(`The database is newer than this code: it has ${unknown.join(", ")}. Deploy the code that made it so.`);
   }
+  if (!knowsRoot) {
+    faults.push("The database doesn't know the newest of ROOT_SECRETS. Run npm run migrate with ROOT_SECRETS set.");
+  }
   return faults;
+}
+
+/** Whether a Durable Object would be let in by the newest root secret. An older schema has another fault to tell of. */
+async function checkRoot(connection: Connection, roots: string): Promise<boolean> {
+  try {
+    const tag = await mac(roots, "ready", "door");
+    await connection([CompiledQuery.raw("select app.check_root($1)", [tag])], "read");
+  } catch (error) {
+    const code = refusal(error)?.code;
+    if (code !== UNKNOWN_ROOT && code !== UNDEFINED_FUNCTION) throw error;
+    return code === UNDEFINED_FUNCTION;
+  }
+  return true;
 }
 
 async function readFacts(connection: Connection): Promise<Facts> {
@@ -45,3 +66,5 @@ async function readApplied(connection: Connection): Promise<string[]> {
 }
 
 const UNDEFINED_TABLE = "42P01";
+const UNDEFINED_FUNCTION = "42883";
+const UNKNOWN_ROOT = "AE503";

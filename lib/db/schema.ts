@@ -116,6 +116,7 @@ export interface Database {
     metadata: Json<Metadata>;
     created_at: Stamp;
     updated_at: Stamp;
+    ended_at: ColumnType<string | null, never, string>;
   };
   keys: Owner & {
     id: Fixed<Id<"key">>;

@@ -19,9 +19,6 @@ export type Statement<O> = { compile(): CompiledQuery<O> };
 /** Rows of the tenant, to select from, to join, or to insert under: nothing but `selectFrom` makes them. */
 export type Rows<T extends TenantTable, O = Record<never, never>> = SelectQueryBuilder<Pick<Database, T>, T, O>;
 
-/** Stands before a delete that takes with it all that hangs on a row: it has a minute where other statements have 5 s. */
-export const unhurried = sql`select set_config('statement_timeout', '60s', true), set_config('lock_timeout', '10s', true)`;
-
 export interface Runs<O> extends Statement<O> {
   execute(): Promise<O[]>;
   executeTakeFirst(): Promise<O | undefined>;
@@ -80,9 +77,9 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
 
   /**
    * The row is held while it is looked at, so that of two equal patches at once the second answers what the first made.
-   * `entry` inserts from `changed`.
+   * `entry` inserts from `changed`; `more` is what is selected beside `subject`.
    */
-  telling(entry: RawBuilder<unknown> | null): Runs<Row<T>> {
+  telling(entry: RawBuilder<unknown> | null, more: RawBuilder<unknown> = sql``): Runs<Row<T>> {
     const set = Object.entries(this.#values).filter(([, value]) => value !== undefined);
     const differs = set.map(([column, value]) => sql`${sql.ref(column)} is distinct from ${value}`);
     const changed = this.#update
@@ -93,7 +90,7 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
     const told = entry ? sql`, told as (${entry})` : sql``;
     return this.#run(sql`with held as (${this.#rows.selectAll().forNoKeyUpdate()}),
       changed as (${changed as unknown as RawBuilder<unknown>})${told}
-      select * from changed union all select * from held where id not in (select id from changed)`);
+      select subject.*${more} from (select * from changed union all select * from held where id not in (select id from changed)) as subject`);
   }
 
   compile = () => this.telling(null).compile();

@@ -5,12 +5,13 @@
  */
 import {
   CompiledQuery,
+  DefaultQueryExecutor,
   type InsertObject,
   type InsertQueryBuilder,
-  Kysely,
   PostgresAdapter,
-  PostgresIntrospector,
   PostgresQueryCompiler,
+  QueryCreator,
+  type QueryExecutorProvider,
   type RawBuilder,
   type SelectQueryBuilder,
   sql,
@@ -33,6 +34,10 @@ import {
   type Viewer,
 } from "./schema.ts";
 import { type Change, type Insert, Patch, type Rows, type Runs, type Statement, type Update } from "./statements.ts";
+
+// The class `Kysely` would bring its schema builders, its introspector and its driver into every Worker.
+const compiler = new PostgresQueryCompiler();
+const adapter = new PostgresAdapter();
 
 /** A sandbox and an org that no row is in: an unset setting reads as this too. */
 const NOWHERE = "" as None;
@@ -64,6 +69,9 @@ export type Telling = {
   toApp?: true;
 };
 
+/** What an answer shows of what is around a row, by its name: each is one value, over the columns of `subject`. */
+export type Shown = Record<string, Expression<unknown>>;
+
 /** Tables whose rows aren't an org's: their `org_id` is made by the table itself. */
 const WITHOUT_ORG: readonly TenantTable[] = [kinds.key.table, kinds.org.table, kinds.sandbox.table];
 
@@ -81,7 +89,8 @@ export class TenantDb {
   readonly #mode: "read" | "write";
   readonly #before: CompiledQuery[];
   readonly #settle: Settle | null;
-  readonly #kysely: Kysely<Database>;
+  readonly #kysely: QueryCreator<Database>;
+  readonly #runs: QueryExecutorProvider;
 
   constructor(
     connection: Connection,
@@ -99,29 +108,17 @@ export class TenantDb {
     this.#mode = mode;
     this.#before = before;
     this.#settle = settle;
-    this.#kysely = new Kysely<Database>({
-      dialect: {
-        createAdapter: () => new PostgresAdapter(),
-        createQueryCompiler: () => new PostgresQueryCompiler(),
-        createIntrospector: (db) => new PostgresIntrospector(db),
-        createDriver: () => ({
-          init: async () => {},
-          acquireConnection: async () => ({
-            executeQuery: async (query) => (await this.#run([query]))[0] as never,
-            streamQuery: () => {
-              throw new Error("nothing streams over HTTP");
-            },
-          }),
-          beginTransaction: async () => {
-            throw new Error("there is no transaction to hold open over HTTP: use one statement or db.batch");
+    const executor = new DefaultQueryExecutor(compiler, adapter, {
+      provideConnection: async (use) =>
+        use({
+          executeQuery: async (query) => (await this.#run([query]))[0] as never,
+          streamQuery: () => {
+            throw new Error("nothing streams over HTTP");
           },
-          commitTransaction: async () => {},
-          rollbackTransaction: async () => {},
-          releaseConnection: async () => {},
-          destroy: async () => {},
         }),
-      },
     });
+    this.#kysely = new QueryCreator<Database>({ executor });
+    this.#runs = { getExecutor: () => executor };
   }
 
   /** One round trip: the door, what narrows it, then the statements, and what settles them. A lost race: another. */
@@ -145,7 +142,7 @@ export class TenantDb {
     const { table, row_id, release } = this.#settle;
     const row = this.selectFrom(table).where(sql<boolean>`id = ${row_id}`).select(sql`id`.as("id"));
     const note = sql`select set_config('app.made', exists ${row}::text, true)`;
-    return [note.compile(this.#kysely), this.#door.enter, release];
+    return [note.compile(this.#runs), this.#door.enter, release];
   }
 
   #with(change: { tenant?: Tenant; before?: CompiledQuery[]; settle?: Settle; viewer?: Viewer }): TenantDb {
@@ -168,6 +165,16 @@ export class TenantDb {
       .where(owns(this.tenant, table))
       .as(table);
     return this.#kysely.selectFrom(owned) as never;
+  }
+
+  /** A column of the tenant's row with this id, as an expression: null where there is none. */
+  valueOf<T extends TenantTable, C extends keyof Row<T> & string>(
+    table: T,
+    column: C,
+    id: Expression<unknown>,
+  ): Expression<Row<T>[C] | null> {
+    const row = this.selectFrom(table).where(sql<boolean>`${sql.ref(`${table}.id`)} = ${id}`);
+    return sql`(${row.select(sql.ref(`${table}.${column}`).as(column))})`;
   }
 
   #ownerOf(table: TenantTable) {
@@ -220,6 +227,14 @@ export class TenantDb {
     return del.where(owns(this.tenant, table)) as unknown as Change<T, object>;
   }
 
+  /** A call of a function of the database, which is told the tenant first; `columns` of what it answers. */
+  call<O>(name: "mint_token" | "rotate_token" | "family_user", args: unknown[], columns = "*"): Statement<O> {
+    const { app, sandbox } = this.tenant;
+    const all = [app, sandbox, this.tenant.kind === "org" ? this.tenant.org : "*", ...args];
+    const text = `select ${columns} from app.${name}(${all.map((_, i) => `$${i + 1}`)})`;
+    return { compile: () => CompiledQuery.raw(text, all) as CompiledQuery<O> };
+  }
+
   /** Through the door and no further: a dead credential is refused as such before it learns of any other refusal. */
   async enter(): Promise<void> {
     await this.#run([]);
@@ -269,6 +284,11 @@ export class TenantDb {
     return this.#narrowed({ kind: "app", app: this.tenant.app, sandbox });
   }
 
+  /** For a batch of the database that this one was narrowed from: from this statement on it is this one. */
+  get narrowing(): Statement<unknown> {
+    return { compile: () => this.#before.at(-1)! };
+  }
+
   /** This database as somebody else sees it: their access lists hold, the tenant stays. */
   as(viewer: Viewer): TenantDb {
     return this.#with({ viewer });
@@ -276,7 +296,7 @@ export class TenantDb {
 
   /** This database behind a statement that refuses (raises) before anything else of the round trip runs. */
   behind(gate: RawBuilder<unknown>): TenantDb {
-    return this.#with({ before: [gate.compile(this.#kysely)] });
+    return this.#with({ before: [gate.compile(this.#runs)] });
   }
 
   /** Never widens, as app.within: from an org, or into a sandbox from another one, it leads to nothing. */
@@ -302,27 +322,37 @@ export class TenantDb {
     });
   }
 
-  /** A change and the entry that tells of it, as one statement: what changed nothing tells nothing. */
-  telling<T extends TenantTable>(
+  /**
+   * A change and the entry that tells of it, as one statement: what changed nothing tells nothing. Answers the row with
+   * what is `shown` beside it.
+   */
+  telling<T extends TenantTable, S extends Shown = Record<never, never>>(
     change: Insert<T, object> | Change<T, object> | Patch<T>,
     { kind, title, agent_id, user_id, readers, metadata, toApp }: Telling,
-  ): Runs<Row<T>> {
+    shown?: S,
+  ): Runs<Row<T> & { [K in keyof S]: S[K] extends Expression<infer V> ? V : never }> {
     const { viewer } = this.#door;
     const actor = viewer.kind === "token" ? viewer.user : null;
     const entry = sql`insert into data.activity_feed_entries
         (id, app_id, sandbox_id, org_id, kind, title, agent_id, user_id, readers, metadata)
       select ${newId("activity_feed_entry")}, app_id, sandbox_id, ${toApp ? sql.lit(NONE) : sql`org_id`}, ${kind}, ${title},
         ${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}, ${JSON.stringify({ actor, ...metadata })} from changed`;
-    if (change instanceof Patch) return change.telling(entry);
+    const more = sql.join([
+      sql``,
+      ...Object.entries(shown ?? {}).map(([name, value]) => sql`${value} as ${sql.ref(name)}`),
+    ]);
+    if (change instanceof Patch) return change.telling(entry, more) as never;
     const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
-    return this.running(sql`with changed as (${changed}), told as (${entry}) select * from changed`);
+    return this.running(
+      sql`with changed as (${changed}), told as (${entry}) select subject.*${more} from changed as subject`,
+    ) as never;
   }
 
   /** A statement that the verbs have no word for, of parts that they made. */
   running<O>(statement: RawBuilder<O>): Runs<O> {
-    const execute = async () => (await statement.execute(this.#kysely)).rows;
+    const execute = async () => (await statement.execute(this.#runs)).rows;
     return {
-      compile: () => statement.compile(this.#kysely),
+      compile: () => statement.compile(this.#runs),
       execute,
       executeTakeFirst: async () => (await execute())[0],
       executeTakeFirstOrThrow: async (otherwise) => {

@@ -17,7 +17,7 @@ const reasons = {
   409: "A value is taken, or the state forbids it",
   412: "It has changed since it was looked at",
   422: "The state forbids it",
-  429: "There are too many already",
+  429: "There are too many already, or too many at once",
 };
 
 /**

@@ -2,8 +2,9 @@ import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { mac, verifyMac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
+import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { invalid } from "../errors.ts";
+import { invalid, refused } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import { kinds, type StoredKind } from "../kinds.ts";
 import type { Env } from "./router.ts";
@@ -37,30 +38,52 @@ export const once = <K extends StoredKind>(kind: K) =>
   );
 
 /**
- * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
- * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
- * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
+ * Promises the same of a route that makes no row and keeps no answer. `c.var.begin` is called when nothing but the work
+ * itself is left: it commits the key, and refuses one that has begun before: 409 `already_run`.
  */
-async function makeOnce<K extends StoredKind, Row>(
-  c: Context<Viewed>,
-  kind: K,
-  write: Write<K, Row>,
-  read: Write<K, Row>,
-): Promise<Row> {
-  const { db } = c.var;
+export const onceBegun = () =>
+  withSpec(
+    createMiddleware<{ Variables: { begin: () => Promise<void> } }>(async (c, next) => {
+      c.set("begin", () => begin(c as Context as Context<Viewed>));
+      await next();
+    }),
+    keyHeader(
+      "The same key runs once in 24 hours, even if it failed: a replay is a 409 `already_run`, as no answer is kept.",
+    ),
+  );
+
+/** What a request's key is kept as. Null: none was sent. */
+async function readKey(c: Context<Viewed>) {
   const key = c.req.header(KEY);
-  if (key === undefined) return write(db, newId(kind));
+  if (key === undefined) return null;
   if (!isKey(key)) throw invalid({ field: KEY, message: NO_KEY });
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
-  const subject = db.viewer.kind === "token" ? db.viewer.user : "app";
+  const { viewer } = c.var.db;
   const { pathname, search } = new URL(c.req.url);
   const asked = `${c.req.method} ${pathname}${search}\n${await c.req.text()}`;
-  const { ROOT_SECRETS } = c.env;
-  const fingerprint = await mac(ROOT_SECRETS, asked, "once");
+  return { subject: viewer.kind === "token" ? viewer.user : "app", key, asked, roots: c.env.ROOT_SECRETS };
+}
+type Key = NonNullable<Awaited<ReturnType<typeof readKey>>>;
+type Holding<Row> = { written: Row; held?: never } | { held: string };
+
+/** The key as it is kept. Of the request a MAC: a body may hold a secret that its hash would give away. */
+const kept = async ({ subject, key, asked, roots }: Key) => ({
+  subject,
+  key,
+  fingerprint: await mac(roots, asked, "once"),
+});
+
+/**
+ * Writes what holds the key, and answers it; or the row that the key holds already. 422 where that was another request.
+ */
+async function holding<Row>(
+  db: TenantDb,
+  { subject, key, asked, roots }: Key,
+  write: () => Promise<Row>,
+): Promise<Holding<Row>> {
   for (let attempt = 1; ; attempt++) {
-    const id = newId(kind);
     try {
-      return await write(db.keyed(kinds[kind].table, { subject, key, fingerprint, row_id: id }), id);
+      return { written: await write() };
     } catch (error) {
       if (refusal(error)?.constraint !== "idempotency_keys_pkey") throw error;
       const held = await db
@@ -72,11 +95,46 @@ async function makeOnce<K extends StoredKind, Row>(
       // Swept between the two trips: the key is free again.
       if (!held && attempt < 3) continue;
       if (!held) throw error;
-      if (!(await verifyMac(ROOT_SECRETS, asked, held.fingerprint as Uint8Array<ArrayBuffer>, "once"))) {
+      if (!(await verifyMac(roots, asked, held.fingerprint as Uint8Array<ArrayBuffer>, "once"))) {
         throw invalid({ field: KEY, message: "was already used for another request" });
       }
-      c.header("Idempotent-Replayed", "true");
-      return read(db, held.row_id as Id<K>);
+      return { held: held.row_id };
     }
+  }
+}
+
+/**
+ * Makes a row, once for each `Idempotency-Key`, however often and however concurrently it is sent. The key commits
+ * with the row and names it; a replay reads that row and answers it again. A request that made no row leaves the key
+ * free; another request under the same key is a 422. `write` must make its row in one round trip, under the id it is given.
+ */
+async function makeOnce<K extends StoredKind, Row>(
+  c: Context<Viewed>,
+  kind: K,
+  write: Write<K, Row>,
+  read: Write<K, Row>,
+): Promise<Row> {
+  const { db } = c.var;
+  const key = await readKey(c);
+  if (!key) return write(db, newId(kind));
+  const held = await kept(key);
+  const made = await holding(db, key, () => {
+    const id = newId(kind);
+    return write(db.keyed(kinds[kind].table, { ...held, row_id: id }), id);
+  });
+  if (made.held === undefined) return made.written;
+  c.header("Idempotent-Replayed", "true");
+  return read(db, made.held as Id<K>);
+}
+
+/** No row is made, so the key names none. */
+async function begin(c: Context<Viewed>): Promise<void> {
+  const { db } = c.var;
+  const key = await readKey(c);
+  if (!key) return;
+  const held = await kept(key);
+  const begun = await holding(db, key, () => db.insertInto("idempotency_keys", { ...held, row_id: NONE }).execute());
+  if (begun.held !== undefined) {
+    throw refused("already_run", "This was run before under the same Idempotency-Key. Its answer was not kept.");
   }
 }

@@ -30,9 +30,10 @@ const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
 
 /**
  * The document of an app with every router in it. What holds for all routes is added here: the 404 of a path
- * parameter, the faults of an input, an operation's id and, unless the route has `named` it, its summary.
+ * parameter, the faults of an input, an operation's id and, unless the route has `named` it, its summary. Not its
+ * `servers`: they are the deployment's.
  */
-export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV3_1.Document> {
+export async function describe(app: Hono<Env>): Promise<OpenAPIV3_1.Document> {
   readSchemas(app);
   const document = (await generateSpecs(
     app as never,
@@ -47,7 +48,6 @@ export async function describe(app: Hono<Env>, server: string): Promise<OpenAPIV
             "A multi-tenant backend for AI agents. An app's customers are orgs; nothing crosses between them.",
           license: { name: "MIT", identifier: "MIT" },
         },
-        servers: [{ url: server }],
         components: { securitySchemes },
       },
     } as never,
@@ -84,8 +84,8 @@ type Part = {
 };
 
 /**
- * Turns the valibot schemas that `valid` and `gives` hung on their routes into JSON Schema. Here and not there: only
- * the Worker that serves the document carries what it takes.
+ * Turns the valibot schemas that `valid` and `gives` hung on their routes into JSON Schema. Here and not there: no
+ * Worker carries what it takes.
  */
 function readSchemas(app: Hono<Env>) {
   for (const { handler } of app.routes) {
@@ -143,6 +143,8 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
   if (path.includes("{")) responses[404] ??= problemResponse("Absent, or not for the caller: the two are one answer");
   if (parameters.some(({ name }) => name === KEY))
     responses[404] ??= problemResponse("What this Idempotency-Key once made is no longer there");
+  if (parameters.some(({ name }) => name === "search"))
+    responses[429] ??= problemResponse("Too many searches at once; `Retry-After` says when to try again");
   if (operation.requestBody || parameters.some((parameter) => parameter.in !== "path")) {
     responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
     responses[422] ??= problemResponse("Faults of the input, each with its field");

@@ -3,7 +3,7 @@ import type { OpenAPIV3_1 } from "openapi-types";
 
 /**
  * Where a middleware carries its part of the OpenAPI document. Not hono-openapi's own symbol: importing that would
- * bring the whole generator into every Worker, and only the one that serves the document needs it.
+ * bring the whole generator into every Worker, and the document is made before there is one (lib/local/document.ts).
  */
 export const part: unique symbol = Symbol("openapi part");
 

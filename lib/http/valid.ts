@@ -1,10 +1,12 @@
 import { distance } from "fastest-levenshtein";
 import type { Context, MiddlewareHandler } from "hono";
 import * as v from "valibot";
+import type { Allowed } from "../auth/allow.ts";
 import { ApiError, badRequest, type FieldError, invalid } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
 import { readText } from "./body.ts";
+import { inTurn, searches } from "./gate.ts";
 import { part } from "./spec.ts";
 
 const MAX_DEPTH = 32;
@@ -49,7 +51,9 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
     if (count > MAX_FAULTS) fields.push({ field: "", message: `has ${count - MAX_FAULTS} more faults` });
     if (count) throw invalid(fields);
     c.req.addValidatedData(target, result.output as object);
-    await next();
+    // A search looks at every row that its tenant has.
+    const isSearch = target === "query" && Boolean((result.output as { search?: string }).search);
+    await (isSearch ? inTurn(searches, c as Context<Allowed>, next) : next());
   };
   return Object.assign(middleware, { [part]: { target, schema } }) as never;
 }
@@ -161,6 +165,13 @@ function survey(input: Record<string, unknown>, allowances: Map<string, number>,
     }
   };
   lookInto(input);
+}
+
+/** Refuses what Postgres can't keep of values that came by another way than a request: 422, as of a body. */
+export function mustBeStorable(input: Record<string, unknown>) {
+  const faults: FieldError[] = [];
+  survey(input, new Map(), (fault) => void (faults.length < MAX_FAULTS && faults.push(fault())));
+  if (faults.length) throw invalid(faults);
 }
 
 const isMap = (input: unknown): input is Record<string, unknown> =>

@@ -28,7 +28,7 @@ function readArgs() {
 
 const { positionals, values } = readArgs();
 const dry = values["dry-run"];
-const groups = readGroups();
+const groups = await readGroups();
 const known = groups.map(([group]) => group);
 const named = [...positionals, ...values.env];
 const unknown = named.filter((group) => !known.includes(group));

@@ -3,27 +3,22 @@
  * it gives the database its copies of the keys that come from them.
  */
 import { MIGRATIONS } from "../db/version.ts";
+import { command, openNamed, Refusal } from "./command.ts";
 import { keepDoorKeys } from "./door-keys.ts";
-import { openPostgres } from "./postgres.ts";
 import { migrate } from "./schema.ts";
 
-const url = process.env.OWNER_DATABASE_URL;
-if (!url) {
-  console.error("OWNER_DATABASE_URL is not set: the connection string of the database's owner, unpooled.");
-  process.exit(1);
-}
-const database = await openPostgres(url);
-try {
+await command(async () => {
+  const url = process.env.OWNER_DATABASE_URL;
+  if (!url)
+    throw new Refusal("OWNER_DATABASE_URL is not set: the connection string of the database's owner, unpooled.");
+  const database = await openNamed("OWNER_DATABASE_URL", url);
   const added = await migrate(database);
   const what = added.length === MIGRATIONS.length ? "schema.sql" : added.join(", ");
   console.log(`${what ? `Applied ${what}` : "Nothing to do"}: the schema is version ${MIGRATIONS.length}.`);
   const roots = process.env.ROOT_SECRETS;
   if (roots) await keepDoorKeys(database, roots);
-  const [{ n }] = (await database.query<{ n: number }>("select count(*)::int as n from app.door_keys")) as [
-    { n: number },
-  ];
+  const [keys] = await database.query<{ n: number }>("select count(*)::int as n from app.door_keys");
+  const { n } = keys!;
   if (n === 0) console.log("It has no keys for its doors yet: run this again with the Workers' ROOT_SECRETS set.");
   else console.log(`It knows ${n} root secret${n === 1 ? "" : "s"}.`);
-} finally {
-  await database.close();
-}
+});

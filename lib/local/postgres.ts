@@ -13,30 +13,100 @@ import {
   type RunOptions,
   Unavailable,
 } from "./neon.ts";
+import { Turns, tenantOf } from "./turns.ts";
 
 const poolSize = 10;
+/** Of those, how many no single tenant gets. */
+const reserved = 2;
 const poolWaitMs = 10_000;
 
 /** What takes back a request's settings; `reset all` leaves the role alone. */
 const reset = ["reset role", "reset all"];
 
+/** How many texts a connection remembers. */
+const MAX_KEPT = 200;
 /**
- * Statements that go out in one write and come back in one. At the first error Postgres skips the rest.
- *
- * They are unnamed, as Neon's are. Named ones took up to a quarter less time, but after five runs are planned without
- * looking at the parameters, and fail when a table gets another column.
+ * How long a statement is kept. From its sixth run on Postgres uses one plan whatever the parameters are, which is as
+ * good where a statement names its tenant, but was made for the size that the tables had then: until autovacuum has
+ * looked at one that was empty and has grown since, its plan may be bad.
  */
+const MAX_AGE_MS = 10_000;
+type Fields = Omit<Field, "format">[];
+/** A text that was met. `name` is null until it is met again and parsed; `fields` are what its rows have, once known. */
+type Kept = { name: string | null; until: number; fields: Fields | null };
+
+/**
+ * The statements that a connection keeps parsed and planned, which is most of what a short one costs: those whose texts
+ * were met twice, since most of what runs once never does again. No name ever stands for another text: whatever became
+ * of a statement, Postgres then has it or misses it, and never runs another in its place.
+ */
+class Prepared {
+  readonly #known = new Map<string, Kept>();
+  #named = 0;
+  /** Names that nothing stands for any longer, to be closed before anything can fail. */
+  #left: string[] = [];
+
+  /** What is kept of a text, and whether it was met before. */
+  meet(text: string): { kept: Kept; isMet: boolean } {
+    const known = this.#known.get(text);
+    const kept = known ?? { name: null, until: 0, fields: null };
+    // A map is in the order in which things were put into it.
+    this.#known.delete(text);
+    this.#known.set(text, kept);
+    const [oldest] = this.#known;
+    if (oldest && this.#known.size > MAX_KEPT) {
+      this.#leave(oldest[1]);
+      this.#known.delete(oldest[0]);
+    }
+    return { kept, isMet: known !== undefined };
+  }
+
+  /** Gives a statement a new name, to be parsed under. */
+  name(kept: Kept): string {
+    this.#leave(kept);
+    kept.name = `kept_${this.#named++}`;
+    kept.until = performance.now() + MAX_AGE_MS;
+    return kept.name;
+  }
+
+  #leave({ name }: Kept) {
+    if (name !== null) this.#left.push(name);
+  }
+
+  takeLeft(): string[] {
+    const left = this.#left;
+    this.#left = [];
+    return left;
+  }
+
+  forget() {
+    for (const kept of this.#known.values()) this.#leave(kept);
+    this.#known.clear();
+  }
+}
+
+/**
+ * What a kept statement fails with when its table has got another column, and when the server doesn't have it: it lost
+ * it, or never came to it behind one that failed.
+ */
+const OUTDATED = ["0A000", "26000"];
+
+/** Statements that go out in one write and come back in one. At the first error Postgres skips the rest. */
 class Pipeline implements Submittable {
   readonly answers = new Answers();
   error: DatabaseError | null = null;
   /** Comes true when Postgres is ready for the next one, be it with an error. */
   readonly done: Promise<void>;
   readonly #statements: readonly (Query | string)[];
+  readonly #prepared: Prepared;
+  readonly #kept: Kept[] = [];
+  #fields: Fields = [];
   #resolve: () => void = () => {};
   #reject: (reason: Unavailable) => void = () => {};
 
-  constructor(statements: readonly (Query | string)[]) {
+  constructor(statements: readonly (Query | string)[], prepared: Prepared) {
     this.#statements = statements;
+    this.#prepared = prepared;
     this.done = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -45,19 +115,36 @@ class Pipeline implements Submittable {
 
   submit(connection: Connection) {
     connection.stream.cork();
+    for (const name of this.#prepared.takeLeft()) connection.close({ type: "S", name }, true);
     for (const statement of this.#statements) {
       const { query, params } = typeof statement === "string" ? { query: statement, params: [] } : statement;
-      connection.parse({ name: "", text: query, types: [] }, true);
-      connection.bind({ values: [...params] }, true);
-      connection.describe({ type: "P" }, true);
-      connection.execute(null, true);
+      this.#send(connection, query, params);
     }
     connection.sync();
     connection.stream.uncork();
   }
 
-  handleRowDescription({ fields }: { fields: Omit<Field, "format">[] }) {
-    this.answers.describe(fields);
+  #send(connection: Connection, text: string, params: Query["params"]) {
+    const { kept, isMet } = this.#prepared.meet(text);
+    let name = kept.name ?? "";
+    if (performance.now() >= kept.until) {
+      kept.fields = null;
+      if (isMet) name = this.#prepared.name(kept);
+      connection.parse({ name, text, types: [] }, true);
+    }
+    connection.bind({ statement: name, values: [...params] }, true);
+    if (!kept.fields) connection.describe({ type: "P" }, true);
+    connection.execute(null, true);
+    this.#kept.push(kept);
+  }
+
+  /** Whether it failed over a kept statement. Sent again, all of it is parsed anew. */
+  get isOutdated(): boolean {
+    return OUTDATED.includes(this.error?.code ?? "");
+  }
+
+  handleRowDescription({ fields }: { fields: Fields }) {
+    this.#fields = fields;
   }
 
   handleDataRow({ fields }: { fields: (string | null)[] }) {
@@ -65,11 +152,15 @@ class Pipeline implements Submittable {
   }
 
   handleCommandComplete({ text }: { text: string }) {
+    const kept = this.#kept[this.answers.results.length]!;
+    kept.fields ??= this.#fields;
+    this.#fields = [];
+    this.answers.describe(kept.fields);
     this.answers.complete(text);
   }
 
   handleEmptyQuery() {
-    this.answers.complete("");
+    this.handleCommandComplete({ text: "" });
   }
 
   handleReadyForQuery() {
@@ -80,6 +171,7 @@ class Pipeline implements Submittable {
   handleError(error: Error, connection: Connection) {
     if (!(error instanceof ProtocolError)) return this.#reject(lost(error));
     this.error = new DatabaseError(error);
+    if (this.isOutdated) this.#prepared.forget();
     const settle = (settled: () => void) => {
       connection.off("readyForQuery", ready).off("end", gone);
       settled();
@@ -97,8 +189,12 @@ class Pipeline implements Submittable {
 
 const lost = (cause: Error) => new Unavailable(`Server error: Postgres was lost: ${cause.message}`, { cause });
 
+const prepared = new WeakMap<PoolClient, Prepared>();
+
 async function pipeline(client: PoolClient, statements: readonly (Query | string)[]): Promise<Pipeline> {
-  const sent = client.query(new Pipeline(statements));
+  const known = prepared.get(client) ?? new Prepared();
+  prepared.set(client, known);
+  const sent = client.query(new Pipeline(statements, known));
   await sent.done;
   return sent;
 }
@@ -148,27 +244,39 @@ export async function openPostgres(databaseUrl: string): Promise<Database> {
     return pool;
   }
 
+  const unconnected = (reason: string, cause?: Error) =>
+    new Unavailable(`Server error: no connection to Postgres: ${reason}`, { cause });
+
   const connect = async (role: string | null): Promise<PoolClient> =>
     poolOf(role)
       .connect()
       .catch((cause: Error) => {
-        const reason = cause.message.startsWith("timeout exceeded")
-          ? `all ${poolSize} connections stayed busy for ${poolWaitMs / 1000} s`
-          : cause.message || String(cause);
-        throw new Unavailable(`Server error: no connection to Postgres: ${reason}`, { cause });
+        throw unconnected(cause.message || String(cause), cause);
       });
 
-  async function run(role: string | null, queries: readonly Query[], options: RunOptions) {
+  const turns = new Turns(poolSize, reserved);
+  const busy = () => unconnected(`all ${poolSize} stayed busy for ${poolWaitMs / 1000} s`);
+
+  /** Tenants take turns: with one that asks for hundreds at once, the others wait for a statement of it, not for all. */
+  const run = (role: string | null, queries: readonly Query[], options: RunOptions) =>
+    turns.take(tenantOf(queries), () => runNow(role, queries, options), poolWaitMs, busy);
+
+  async function runNow(role: string | null, queries: readonly Query[], options: RunOptions) {
     const client = await connect(role);
     let reusable = false;
     try {
       const { before, after } = frame(options);
-      const { answers, error } = await pipeline(client, [...before, ...queries, ...after, ...reset]);
-      const results = answers.results.slice(before.length, before.length + queries.length);
-      const rollback = client.getTransactionStatus() === "I" ? [] : ["rollback"];
-      const tidied = error || rollback.length > 0 ? await pipeline(client, [...rollback, ...reset]) : null;
-      reusable = !tidied?.error && !leavesTraces(queries, results);
-      if (error) throw error;
+      const send = async () => {
+        const sent = await pipeline(client, [...before, ...queries, ...after, ...reset]);
+        const rollback = client.getTransactionStatus() === "I" ? [] : ["rollback"];
+        const tidied = sent.error || rollback.length > 0 ? await pipeline(client, [...rollback, ...reset]) : null;
+        return { sent, isTidy: !tidied?.error };
+      };
+      let { sent, isTidy } = await send();
+      if (sent.isOutdated) ({ sent, isTidy } = await send());
+      const results = sent.answers.results.slice(before.length, before.length + queries.length);
+      reusable = isTidy && !leavesTraces(queries, results);
+      if (sent.error) throw sent.error;
       return results;
     } finally {
       client.release(!reusable);

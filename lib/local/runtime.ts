@@ -1,12 +1,21 @@
 /** Every Worker of wrangler.toml in Miniflare, as Cloudflare would dispatch them. The only file that knows its API. */
+import { execFile } from "node:child_process";
+import { readdirSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { basename, join } from "node:path";
+import { promisify } from "node:util";
 import { Cron } from "croner";
-import { type BuildOptions, type BuildResult, build, context } from "esbuild";
-import { convertV4MiniflareOptions, Miniflare, Response as MiniflareResponse } from "miniflare";
-import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
-import type { Bindings } from "../env.ts";
-import { CONFIG, type Group, ROOT, readGroups } from "./groups.ts";
+import { type BuildOptions, type BuildResult, build, context, type PluginBuild } from "esbuild";
+import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
-export type Secrets = Bindings;
+// Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
+const {
+  convertV4MiniflareOptions,
+  Miniflare,
+  Response: MiniflareResponse,
+} = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
+
+export type Secrets = Cloudflare.AllEnv;
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
@@ -19,7 +28,9 @@ export type RuntimeOptions = {
   alias?: Record<string, string>;
   /** Opens a socket of its own to each Worker, past the router: for measuring. */
   direct?: boolean;
-  /** Answers what the Workers fetch from outside this machine, in the place of the internet: for tests. */
+  /** Opens this machine to scripts, by http: for development and tests. The host of the database itself. */
+  allowLoopback?: string;
+  /** Answers what scripts fetch, in the place of the internet: for tests. */
   outbound?: (request: Request) => Promise<Response> | Response;
   /** Rebuilds on change and tells how long it took. */
   onReload?: (ms: number) => void;
@@ -34,55 +45,63 @@ export type Runtime = {
   close(): Promise<void>;
 };
 
-/** What wrangler reads of an environment, in the shape that convertV4MiniflareOptions takes. */
-type WorkerOptions = { modulesRules?: unknown; bindings?: Record<string, unknown> };
 type Scheduled = { scheduled(event: { cron: string }): Promise<unknown> };
 
-/** The secrets that wrangler.toml requires come from the caller: wrangler would ask the environment for them. */
-const workerOptions = (group: string): WorkerOptions => {
-  const config = { ...unstable_readConfig({ config: CONFIG, env: group }), secrets: undefined };
-  const { modulesRules: _, ...worker } = unstable_getMiniflareWorkerOptions(config, group)
-    .workerOptions as WorkerOptions;
-  return worker;
-};
+/** All groups in one go, which reads what they share once. */
+export const bundling = (groups: [string, Group][], alias: Record<string, string> = {}) =>
+  ({
+    absWorkingDir: ROOT,
+    entryPoints: Object.fromEntries(groups.map(([group, { main }]) => [group, main])),
+    outdir: ROOT,
+    bundle: true,
+    write: false,
+    format: "esm",
+    target: "es2024",
+    // Half of the code is comments of others. Names stay, for the stack of an error.
+    minifyWhitespace: true,
+    lineLimit: 200,
+    conditions: ["workerd", "worker", "browser"],
+    external: ["cloudflare:*", "node:*"],
+    logLevel: "warning",
+    plugins: Object.entries(alias).map(([from, to]) => ({
+      name: `alias ${from}`,
+      setup: ({ onResolve }: PluginBuild) => onResolve({ filter: new RegExp(`/${from}$`) }, () => ({ path: to })),
+    })),
+  }) satisfies BuildOptions;
 
-const bundling = (main: string, alias?: Record<string, string>): BuildOptions => ({
-  absWorkingDir: ROOT,
-  entryPoints: [main],
-  bundle: true,
-  write: false,
-  format: "esm",
-  target: "es2024",
-  keepNames: true,
-  conditions: ["workerd", "worker", "browser"],
-  external: ["cloudflare:*", "node:*"],
-  logLevel: "warning",
-  plugins: Object.entries(alias ?? {}).map(([from, to]) => ({
-    name: `alias ${from}`,
-    setup: ({ onResolve }) => onResolve({ filter: new RegExp(`/${from}$`) }, () => ({ path: to })),
-  })),
-});
+/** When anything that the document is made of was last changed. */
+function lastChange(): number {
+  const files = ["functions", "lib"].flatMap((dir) =>
+    readdirSync(join(ROOT, dir), { recursive: true, encoding: "utf8" }).map((name) => join(dir, name)),
+  );
+  return Math.max(...[...files, "package.json"].map((file) => statSync(join(ROOT, file)).mtimeMs));
+}
+
+/** Makes the document anew if a file is newer, in a process that reads the files as they are now. */
+export async function makeDocument(): Promise<void> {
+  const made = statSync(DOCUMENT, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if (made <= lastChange()) await promisify(execFile)(process.execPath, [join(ROOT, "lib/local/document.ts")]);
+}
 
 /** Starts the Workers on a loopback port. Crons fire by the minute, as Cloudflare's do. */
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const { groups: wanted } = options;
-  const groups = readGroups().filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
+  const groups = (await readGroups()).filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
   const code = new Map<string, string>();
-  const keep = (group: string) => (result: BuildResult) => {
-    const [file] = result.outputFiles ?? [];
-    if (file) code.set(group, file.text);
+  const keep = ({ outputFiles = [] }: BuildResult) => {
+    for (const { path, text } of outputFiles) code.set(basename(path, ".js"), text);
   };
   const workers = () =>
-    groups.map(([group, { name, routes, secrets }]) => {
-      const worker = workerOptions(group);
+    groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
+      if (options.allowLoopback !== undefined) given.push(["ALLOW_LOOPBACK", options.allowLoopback]);
       return {
         ...worker,
         name,
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
         routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),
-        bindings: { ...worker.bindings, ...Object.fromEntries(given) },
-        ...(options.outbound && { outboundService: outside(options.outbound) }),
+        bindings: { ...vars, ...Object.fromEntries(given) },
+        serviceBindings: { EGRESS: egress(options) },
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
     });
@@ -95,12 +114,12 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
     });
   };
 
-  await Promise.all(groups.map(async ([group, { main }]) => keep(group)(await build(bundling(main, options.alias)))));
+  if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
+  keep(await build(bundling(groups, options.alias)));
   const miniflare = new Miniflare(settings());
   const url = await miniflare.ready;
-  const reloads = options.onReload
-    ? await watch(groups, options.onReload, keep, () => miniflare.setOptions(settings()))
-    : [];
+  const watching =
+    options.onReload && (await watch(groups, options.onReload, keep, () => miniflare.setOptions(settings())));
   const running = new Set<Promise<void>>();
   const fire = (name: string, cron: string) => {
     const run = (async () => {
@@ -125,57 +144,60 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
     close: async () => {
       for (const cron of crons) cron.stop();
       await Promise.all(running);
-      await Promise.all(reloads.map((reload) => reload.dispose()));
+      await watching?.dispose();
       await miniflare.dispose();
     },
   };
 }
 
-/** The database is on this machine, and is asked as ever. Miniflare has a Request and a Response of its own. */
+/** The way out for scripts. By address, after a name has been resolved: no name leads to this machine or its network. */
+const egress = ({ outbound, allowLoopback }: RuntimeOptions) =>
+  outbound
+    ? outside(outbound)
+    : {
+        network: {
+          allow: ["public", ...(allowLoopback === undefined ? [] : ["local"])],
+          tlsOptions: { trustBrowserCas: true },
+        },
+      };
+
+/** Miniflare has a Request and a Response of its own. */
 const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (asked: Request) => {
   const { method, url } = asked;
   const body = ["GET", "HEAD"].includes(method) ? null : await asked.arrayBuffer();
-  const request = new Request(url, { method, headers: [...asked.headers], body });
-  const answered = await (new URL(url).hostname === "127.0.0.1" ? fetch(request) : answer(request));
+  const answered = await answer(new Request(url, { method, headers: [...asked.headers], body }));
   return new MiniflareResponse(await answered.arrayBuffer(), {
     status: answered.status,
     headers: [...answered.headers],
   });
 };
 
-/** Rebuilds a Worker when a file of it changes; changes that come together reload once. */
+/** Rebuilds the Workers when a file of theirs changes, the document among them; what comes together reloads once. */
 async function watch(
   groups: [string, Group][],
   onReload: (ms: number) => void,
-  keep: (group: string) => (result: BuildResult) => void,
+  keep: (result: BuildResult) => void,
   reload: () => Promise<void>,
 ) {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const changed = (group: string) => (result: BuildResult) => {
-    if (result.errors.length) return;
-    keep(group)(result);
+  let first = true;
+  const changed = (result: BuildResult) => {
+    if (first || result.errors.length) {
+      first = false;
+      return;
+    }
+    keep(result);
     clearTimeout(timer);
     timer = setTimeout(async () => {
       const start = performance.now();
       await reload();
       onReload(performance.now() - start);
+      // If it is another one now, that is a file which has changed.
+      await makeDocument().catch((error) => console.error(error.stderr));
     }, 20);
   };
-  return Promise.all(
-    groups.map(async ([group, { main }]) => {
-      let first = true;
-      const options = bundling(main);
-      const plugin = {
-        name: "reload",
-        setup: ({ onEnd }: { onEnd: (then: (result: BuildResult) => void) => void }) =>
-          onEnd((result) => {
-            if (!first) changed(group)(result);
-            first = false;
-          }),
-      };
-      const watching = await context({ ...options, plugins: [plugin] });
-      await watching.watch();
-      return watching;
-    }),
-  );
+  const reloading = { name: "reload", setup: ({ onEnd }: PluginBuild) => onEnd(changed) };
+  const watching = await context({ ...bundling(groups), plugins: [reloading] });
+  await watching.watch();
+  return watching;
 }

@@ -17,15 +17,18 @@ function workerds(): number[] {
 /**
  * Ends workerd when this process ends, also by kill -9: left behind, it would keep the port and answer without a
  * database. A small process waits for its input to close, which the kernel does for us however we end. Answers what
- * calls it off.
+ * looks again which one runs (a reload starts another), and what calls it off.
  */
-export function watchWorkerd(): () => void {
-  const pids = workerds().map(String);
-  const watchdog = spawn("sh", ["-c", 'cat >/dev/null; kill -9 "$@" 2>/dev/null', "agentry-watchdog", ...pids], {
+export function watchWorkerd(): { look: () => void; stop: () => void } {
+  const wait = "while read -r line; do pids=$line; done; kill -9 $pids 2>/dev/null";
+  const watchdog = spawn("sh", ["-c", wait, "agentry-watchdog"], {
     stdio: ["pipe", "ignore", "ignore"],
     detached: true,
   });
   watchdog.on("error", () => {});
+  watchdog.stdin.on("error", () => {});
   watchdog.unref();
-  return () => watchdog.kill("SIGKILL");
+  const look = () => watchdog.stdin.write(`${workerds().join(" ")}\n`);
+  look();
+  return { look, stop: () => watchdog.kill("SIGKILL") };
 }

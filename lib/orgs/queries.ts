@@ -1,5 +1,4 @@
 import { sql } from "kysely";
-import { unhurried } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
@@ -58,11 +57,10 @@ export const updateOrg = (db: TenantDb, id: Id<"org">, values: UpdateOrg): Promi
     })
     .executeTakeFirstOrThrow(() => notFound("org"));
 
-/** Ends the org and all that lives in it: its place goes, and everything there with it. */
+/** Ends the org and all that lives in it (the database's app.end_row): of many rows the sweep deletes the rest. */
 export async function deleteOrg(db: TenantDb, id: Id<"org">): Promise<void> {
   await db
-    .behind(unhurried)
-    .telling(db.deleteFrom("tenants").where("org_id", "=", id), {
+    .telling(db.deleteFrom("orgs").where("id", "=", id), {
       kind: "org.deleted",
       title: sql`'Org deleted'`,
       metadata: { org: id },

@@ -29,7 +29,8 @@ export type CreateSandbox = v.InferOutput<typeof createSandboxBody>;
 
 export const listSandboxesQuery = v.object(pageQuery);
 
-export type SandboxRow = Row<"sandboxes">;
+/** A sandbox, with the name of the org it was made for: a sandbox's own key can't see that one, which is production's. */
+export type SandboxRow = Row<"sandboxes"> & { org_name: string | null };
 export type SandboxWithKeys = { sandbox: SandboxRow; keys: KeyRow[] };
 
 export const sandbox = v.strictObject({
@@ -37,7 +38,7 @@ export const sandbox = v.strictObject({
   name: v.string(),
   slug: v.string(),
   org: nullable,
-  org_name: v.null(),
+  org_name: nullable,
   org_logo: v.null(),
   purpose: nullable,
   expires_at: v.nullable(stamp),
@@ -53,7 +54,7 @@ export const toSandbox = (row: SandboxRow, keys: KeyRow[] | null = null): v.Infe
   name: row.name,
   slug: row.slug,
   org: row.for_org_id,
-  org_name: null,
+  org_name: row.org_name,
   org_logo: null,
   purpose: row.purpose,
   expires_at: row.expires_at,

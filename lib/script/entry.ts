@@ -1,6 +1,16 @@
 import { fail } from "./errors.ts";
 import type { Run } from "./run.ts";
-import { Callable, type Json, type List, type MapValue, Namespace, Result, typeWords, type Value } from "./values.ts";
+import {
+  Callable,
+  type Json,
+  type List,
+  type MapValue,
+  Namespace,
+  Result,
+  typeWords,
+  type Value,
+  type Waiting,
+} from "./values.ts";
 
 /** A function of ours: its documentation and its implementation are one entry of one table. */
 export class Native extends Callable {
@@ -12,11 +22,14 @@ export class Native extends Callable {
   readonly example: string;
   readonly gives: Json | undefined;
   readonly handsOn: boolean;
-  readonly run: (run: Run, args: Value[]) => Value;
+  /** How it is called with what it was given; one of both is null. */
+  readonly now: ((run: Run, args: Value[]) => Value) | null;
+  readonly steps: ((run: Run, args: Value[]) => Waiting<Value>) | null;
+  readonly waits: boolean;
   /** How many arguments it takes. */
   readonly least: number;
   readonly most: number;
-  constructor(entry: Omit<Entry<[]>, "params" | "run"> & Pick<Native, "params" | "run">) {
+  constructor(entry: Omit<Entry<[]>, "params" | "run" | "steps"> & Pick<Native, "params" | "now" | "steps">) {
     super();
     this.least = entry.params.filter((param) => !param.optional && !param.rest).length;
     this.most = entry.params.some((param) => param.rest) ? Number.POSITIVE_INFINITY : entry.params.length;
@@ -27,13 +40,20 @@ export class Native extends Callable {
     this.example = entry.example;
     this.gives = entry.gives;
     this.handsOn = entry.handsOn ?? false;
-    this.run = entry.run;
+    this.now = entry.now;
+    this.steps = entry.steps;
+    this.waits = entry.steps !== null;
   }
   /** Arguments too many are dropped: `array.map(names, string.trim)` works. */
   override call(run: Run, args: Value[]): Value {
     if (args.length > this.most) args.length = this.most;
     run.charge(1);
-    return this.run(run, args);
+    return this.now!(run, args);
+  }
+  override callWaiting(run: Run, args: Value[]): Waiting<Value> {
+    if (args.length > this.most) args.length = this.most;
+    run.charge(1);
+    return this.steps!(run, args);
   }
 }
 
@@ -83,7 +103,9 @@ interface Entry<P extends readonly string[]> {
   gives?: Json;
   /** What it gives was there before, be it in a result: a part of an argument, what a callback gave, a constant. */
   handsOn?: true;
-  run: (run: Run, ...args: Args<P>) => Value;
+  run?: (run: Run, ...args: Args<P>) => Value;
+  /** Instead of `run`, of what calls others, makes outbound calls or may compute for long. */
+  steps?: (run: Run, ...args: Args<P>) => Waiting<Value>;
 }
 
 /**
@@ -93,11 +115,8 @@ interface Entry<P extends readonly string[]> {
 export function entry<const P extends readonly string[]>(entry: Entry<P>): Native {
   const params = entry.params.map(toParam);
   const checks = params.map(({ type }) => checkOf(type));
-  // Arguments are checked against `params` before, so they are what `Args` says.
-  const implementation = entry.run as unknown as (run: Run, ...args: (Value | undefined)[]) => Value;
-  const run: Native["run"] = (run, args) => {
-    if (!takes(native, args.length)) throw fail("runtime", wrongCount(native, args.length));
-    const given: (Value | undefined)[] = args;
+  const ready = (run: Run, given: (Value | undefined)[]) => {
+    if (!takes(native, given.length)) throw fail("runtime", wrongCount(native, given.length));
     for (let i = 0; i < given.length; i++) {
       const at = Math.min(i, params.length - 1);
       const param = params[at]!;
@@ -105,10 +124,29 @@ export function entry<const P extends readonly string[]>(entry: Entry<P>): Nativ
       else if (!checks[at]!(given[i]!)) throw wrongArgument(entry.name, param, given[i]!);
     }
     run.begin();
-    return run.settled(implementation(run, ...given), native.handsOn);
   };
-  const native = new Native({ ...entry, params, run });
+  // Arguments are checked against `params` before, so they are what `Args` says.
+  const { handsOn = false, run: atOnce, steps: waiting } = entry as unknown as Implementation;
+  const now =
+    atOnce &&
+    ((run: Run, args: Value[]) => {
+      ready(run, args);
+      return run.settled(atOnce(run, ...args), handsOn);
+    });
+  const steps =
+    waiting &&
+    function* (run: Run, args: Value[]) {
+      ready(run, args);
+      return run.settled(yield* waiting(run, ...args), handsOn);
+    };
+  const native = new Native({ ...entry, params, now: now ?? null, steps: steps ?? null });
   return native;
+}
+
+interface Implementation {
+  handsOn?: boolean;
+  run?: (run: Run, ...args: Value[]) => Value;
+  steps?: (run: Run, ...args: Value[]) => Waiting<Value>;
 }
 
 function wrongArgument(name: string, param: Param, value: Value) {

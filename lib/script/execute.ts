@@ -3,9 +3,9 @@ import { compileModule } from "./compile.ts";
 import { type ErrorCode, type Finding, fail, ScriptError } from "./errors.ts";
 import { answerJwt } from "./namespaces/jwt.ts";
 import type { OutputEntry, TestCase } from "./report.ts";
-import { type Code, Frame, Leave, Run, Suspend } from "./run.ts";
+import { Frame, Leave, type Piece, Run } from "./run.ts";
 import { compiled, findingOf } from "./source.ts";
-import { bounded, fromJson, type Json, Result, toJson, type Value } from "./values.ts";
+import { bounded, type Json, Result, toJson, type Value, type Waiting, writing } from "./values.ts";
 import {
   type Answer,
   type Journal,
@@ -95,39 +95,36 @@ async function execute(
     return answer({ status: "failed", error: error.message, code: main.refused });
   }
   try {
-    const modules = await load(main.program, options.scripts, limits);
-    const setup = { limits, modules, calls, tests, clock: () => world.now() };
-    const meter = { charge() {}, alloc() {} };
+    const modules = new Map<string, Piece>();
     run = new Run({
-      ...setup,
-      input: fromJson(options.input ?? null, meter),
-      env: new Map(Object.entries(options.env ?? {})),
-      viewer: fromJson(options.viewer ?? null, meter),
+      ...{ limits, modules, calls, tests, clock: () => world.now() },
       started_at: Date.parse(start.started_at),
       seed: start.seed,
     });
-    const frame = new Frame([], null);
-    let value: Value = null;
-    for (const code of main.code) {
-      run.mark();
-      for (;;) {
-        const done = attempt(code, frame, run);
-        if (!(done instanceof Suspend)) {
-          value = done;
-          break;
-        }
-        const { call } = done;
+    run.begins(options);
+    await load(main.program, source, options.scripts, run, modules);
+    const program = whole(main.code, run);
+    let next = attempt(run, () => program.next());
+    while (!next.done) {
+      const { value: call } = next;
+      let known: JournalCall | undefined;
+      if (call === null) await world.rest();
+      else {
         const reply = await answerCall(call, run, world);
         if (reply === "pause") return answer({ status: "paused", pending: call });
-        calls.push({ name: call.name, hash: call.hash, answer: reply, at: new Date(world.now()).toISOString() });
-        run.look();
-        run.rewind();
+        known = { name: call.name, hash: call.hash, answer: reply, at: new Date(world.now()).toISOString() };
+        calls.push(known);
       }
+      run.rested();
+      run.look();
+      next = attempt(run, () => (known ? program.next(known) : program.next()));
     }
+    const { value } = next;
     if (value instanceof Result && !value.ok)
       throw fail("error_result", value.message, main.program.body.items.at(-1)!.at);
     const message = `the result is larger than ${limits.result_bytes / 1_000_000} MB`;
     const result = toJson(value, bounded(run, limits.result_bytes, "limit_output", message));
+    writing(result, run);
     return answer({ status: "done", result });
   } catch (error) {
     if (!(error instanceof ScriptError)) throw error;
@@ -136,12 +133,22 @@ async function execute(
   }
 }
 
-/** Evaluates one top-level expression; gives the call it waits for when there is one. */
-function attempt(code: Code, frame: Frame, run: Run): Value | Suspend {
+/** All top-level expressions, with a turn for others between them. */
+function* whole(pieces: readonly Piece[], run: Run): Waiting<Value> {
+  const frame = new Frame([], null);
+  let value: Value = null;
+  for (const { now, steps } of pieces) {
+    if (run.steps > run.restAt) yield null;
+    value = now ? now(frame, run) : yield* steps(frame, run);
+  }
+  return value;
+}
+
+/** Runs on to where the script waits or ends; what flies out of it is an error of the script or a bug of ours. */
+function attempt<T>(run: Run, go: () => T): T {
   try {
-    return code(frame, run);
+    return go();
   } catch (thrown) {
-    if (thrown instanceof Suspend) return thrown;
     if (thrown instanceof Leave) throw fail("error_result", thrown.result.message, thrown.at);
     // The depth of calls is bounded well below the machine's; should it be smaller still, that is the script's limit.
     if (thrown instanceof RangeError) throw fail("limit_depth", "functions call each other too deep", run.at);
@@ -165,10 +172,19 @@ async function answerCall(call: PendingCall, run: Run, world: World): Promise<An
   return tooLarge ? { error: `${name} answered more than ${run.limits.call_bytes / 1_000_000} MB` } : reply;
 }
 
-/** Reads all scripts that a script imports, and those that they import. */
-async function load(main: Program, scripts: RunOptions["scripts"], limits: Limits): Promise<ReadonlyMap<string, Code>> {
-  const modules = new Map<string, Code>();
+/** What a compiled script takes for each character of its source, at most. */
+const COMPILED_BYTES = 50;
+
+/** Reads all scripts that a script imports, and those that they import, into `modules`. */
+async function load(
+  main: Program,
+  source: string,
+  scripts: RunOptions["scripts"],
+  run: Run,
+  modules: Map<string, Piece>,
+): Promise<void> {
   let loaded = 0;
+  run.alloc(source.length * COMPILED_BYTES);
   const visit = async (program: Program, path: string[]): Promise<void> => {
     for (const { key, at } of program.imports) {
       const place = path.length === 0 ? at : null;
@@ -176,11 +192,12 @@ async function load(main: Program, scripts: RunOptions["scripts"], limits: Limit
         throw fail("import_cycle", `scripts import each other: ${[...path, key].join(" → ")}`, place);
       }
       if (modules.has(key)) continue;
-      if (++loaded > limits.imports) {
-        throw fail("import_missing", `more than ${limits.imports} scripts are imported`, place);
+      if (++loaded > run.limits.imports) {
+        throw fail("import_missing", `more than ${run.limits.imports} scripts are imported`, place);
       }
       const source = (await scripts?.(key)) ?? null;
       if (source === null) throw fail("import_missing", `there is no script \`${key}\``, place);
+      run.alloc(source.length * COMPILED_BYTES);
       const made = compiled(source);
       const { program: imported } = made;
       if (!imported) {
@@ -193,7 +210,6 @@ async function load(main: Program, scripts: RunOptions["scripts"], limits: Limit
     }
   };
   await visit(main, []);
-  return modules;
 }
 
 export interface ScriptTestRun {

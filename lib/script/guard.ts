@@ -2,8 +2,9 @@
  * Whether a script may reach an address. Only names and addresses of the public internet, in their plain spelling:
  * everything that a resolver or a lenient parser might take to somewhere inside is refused.
  *
- * A name that resolves to a private address cannot be told from here: a Worker never sees what a name resolves to.
- * On Cloudflare the fetch itself leaves from outside of any private network; elsewhere egress rules must do it.
+ * A name that resolves to a private address cannot be told from here: a Worker never sees what a name resolves to. The
+ * fetch itself must refuse it: on Cloudflare it leaves from outside of any private network, locally by a binding that
+ * connects to public addresses alone (lib/local/runtime.ts).
  *
  * Any port may be named.
  */
@@ -48,8 +49,11 @@ const PRIVATE_V6: [base: number[], bits: number][] = [
   [[0x2620, 0x4f], 32],
 ];
 
-/** Judges one address, before every request and every redirect. `refused` is a sentence for people. */
-export function judgeUrl(text: string): Verdict {
+/**
+ * Judges one address, before every request and every redirect. `refused` is a sentence for people. `loopback` opens this
+ * machine, by http: for development and tests.
+ */
+export function judgeUrl(text: string, { loopback = false } = {}): Verdict {
   if (text.length > MAX_URL) return { refused: `the address is longer than ${MAX_URL} characters` };
   // Parsers drop or change these without a word, so that two of them may read two addresses.
   if (/[\p{Cc} \\]/u.test(text)) return { refused: "the address contains blanks, control signs or backslashes" };
@@ -61,9 +65,13 @@ export function judgeUrl(text: string): Verdict {
   const authority = written[2]!;
   if (authority.includes("@")) return { refused: "the address contains a user name or password" };
   if (authority.includes("%")) return { refused: "the host is written with percent signs" };
+  if (loopback && url.protocol === "http:" && isLoopback(url.hostname)) return { url };
   const reason = judgeHost(url.hostname, authority.replace(/:\d*$/, ""));
   return reason ? { refused: reason } : { url };
 }
+
+/** Whether the host of a URL is this machine, by its name or one of its addresses. */
+export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(host);
 
 function judgeHost(host: string, written: string): string | null {
   const v4 = parseV4(host);

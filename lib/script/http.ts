@@ -13,6 +13,8 @@ import {
 const MAX_REDIRECTS = 5;
 const MAX_HEADERS = 100;
 const MAX_JSON_DEPTH = 100;
+/** Twice what a megabyte of usual JSON holds. */
+const MAX_JSON_VALUES = 200_000;
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /** Headers that say nothing secret: these alone go along when a redirect leads to another origin. */
 const PLAIN = new Set(["accept", "accept-language", "content-type", "user-agent"]);
@@ -24,6 +26,8 @@ const OF_BODY = /^content-(encoding|language|location|type)$/;
 
 export interface FetchOptions {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
+  /** Whether this machine may be reached, by http. */
+  loopback?: boolean;
   /** Of the answer's body. */
   max_bytes?: number;
   /** Of everything together, redirects and body included. */
@@ -38,7 +42,7 @@ type Init = Pick<HttpRequest, "method" | "headers" | "body">;
  * much or did not answer. Never throws.
  */
 export async function fetchGuarded(url: string, init: Init, options: FetchOptions): Promise<Answer> {
-  const { fetch, max_bytes = LIMITS.call_bytes, timeout_ms = LIMITS.call_ms } = options;
+  const { max_bytes = LIMITS.call_bytes, timeout_ms = LIMITS.call_ms } = options;
   const abort = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   // A fetch that does not listen to its signal must not hold the script either.
@@ -46,7 +50,7 @@ export async function fetchGuarded(url: string, init: Init, options: FetchOption
     timer = setTimeout(() => resolve({ error: `no answer within ${timeout_ms / 1000} seconds` }), timeout_ms);
   });
   try {
-    return await Promise.race([follow(url, init, fetch, max_bytes, abort.signal), late]);
+    return await Promise.race([follow(url, init, { ...options, max_bytes }, abort.signal), late]);
   } catch {
     // What a platform's fetch throws names inner addresses at times; nothing of it is for the script.
     return { error: "the request failed: no answer came" };
@@ -59,8 +63,7 @@ export async function fetchGuarded(url: string, init: Init, options: FetchOption
 async function follow(
   url: string,
   init: Init,
-  fetch: FetchOptions["fetch"],
-  max_bytes: number,
+  { fetch, loopback, max_bytes }: FetchOptions & { max_bytes: number },
   signal: AbortSignal,
 ): Promise<Answer> {
   let target = url;
@@ -75,7 +78,7 @@ async function follow(
   }
 
   for (let redirects = 0; ; redirects++) {
-    const verdict = judgeUrl(target);
+    const verdict = judgeUrl(target, { loopback });
     if ("refused" in verdict) return { error: `refused: ${verdict.refused}` };
     const response = await fetch(verdict.url.href, {
       method,
@@ -140,13 +143,24 @@ async function read(response: Response, max_bytes: number): Promise<string | nul
 
 /** JSON parsed where the answer says that it is some; text that only claims to be stays text. */
 function bodyOf(text: string, type: string): Json {
-  if (!/^[^;]*[/+]json\b/i.test(type)) return text;
+  if (!/^[^;]*[/+]json\b/i.test(type) || manyValues(text)) return text;
   try {
     const json = JSON.parse(text) as Json;
     return isShallow(json, 0) ? json : text;
   } catch {
     return text;
   }
+}
+
+/** Values are larger than their text, `[]` by twenty times: what holds more is left for `string.parseJson`, which stops. */
+function manyValues(text: string): boolean {
+  let count = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    // `,`, `:`, `[` and `{`, also where they stand in a text.
+    if (code === 44 || code === 58 || code === 91 || code === 123) count++;
+  }
+  return count > MAX_JSON_VALUES;
 }
 
 function isShallow(json: Json, depth: number): boolean {
@@ -159,18 +173,21 @@ function isShallow(json: Json, depth: number): boolean {
  * A world over a `fetch`: requests go through the guard, all else to `platform`, which answers null for what it does
  * not have. Without one, platform functions answer an error result.
  */
-export function edgeWorld(options: {
-  fetch: FetchOptions["fetch"];
+export function edgeWorld({
+  platform,
+  ...outward
+}: Pick<FetchOptions, "fetch" | "loopback"> & {
   platform?: (call: OutboundCall) => Promise<Answer | null>;
 }): World {
   return {
     async call(_, call) {
       if (call.name === "requests.request") {
         const { url, timeout_ms, ...init } = call.args as unknown as HttpRequest;
-        return fetchGuarded(url, init, { fetch: options.fetch, timeout_ms });
+        return fetchGuarded(url, init, { ...outward, timeout_ms });
       }
-      return (await options.platform?.(call)) ?? notAvailable(call);
+      return (await platform?.(call)) ?? notAvailable(call);
     },
+    rest: () => new Promise((resolve) => setTimeout(resolve, 0)),
     now: () => Date.now(),
     random: () => crypto.getRandomValues(new Uint32Array(1))[0]! / 4294967296,
   };

@@ -1,5 +1,5 @@
 import { LINE_ENDS, type Part, type Ranges, Reader, WORD, within, wrong } from "./pattern-reader.ts";
-import type { Meter } from "./values.ts";
+import type { Meter, Waiting } from "./values.ts";
 
 /**
  * Regular expressions for strangers' patterns: all states are followed at once (Thompson, Pike), so the time is the
@@ -143,6 +143,12 @@ function groupsIn(part: Part): [number, number] | null {
   return found.length ? [Math.min(...found), Math.max(...found)] : null;
 }
 
+/** A meter that says when it is others' turn. */
+export interface Turns extends Meter {
+  readonly steps: number;
+  readonly restAt: number;
+}
+
 export class Pattern {
   private readonly ops: Op[];
   private readonly places: number;
@@ -169,8 +175,8 @@ export class Pattern {
   }
 
   /** The first match that begins at `from` or after it. */
-  exec(text: string, from: number, meter: Meter): Match | null {
-    const saves = this.run(text, from, meter);
+  *exec(text: string, from: number, meter: Turns): Waiting<Match | null> {
+    const saves = yield* this.run(text, from, meter);
     if (!saves) return null;
     const slice = (group: number) => {
       const start = saves[group * 2]!;
@@ -179,16 +185,18 @@ export class Pattern {
     };
     const groups = Array.from({ length: this.places / 2 - 1 }, (_, i) => slice(i + 1));
     const named = new Map([...this.names].map(([name, group]) => [name, slice(group)]));
-    meter.alloc(64 + groups.length * 16);
+    // The texts refer to the whole one; `named` is an object by itself.
+    meter.alloc(300 + groups.length * 56);
     return { index: saves[0]!, text: text.slice(saves[0], saves[1]), groups, named };
   }
 
-  /** All matches one after another; an empty one moves on by one character. */
-  *all(text: string, meter: Meter): Generator<Match> {
+  /** Shows all matches one after another to a function that may wait; an empty one moves on by one character. */
+  *all(text: string, meter: Turns, see: (match: Match) => Waiting<void> | void): Waiting<void> {
     for (let at = 0; at <= text.length; ) {
-      const match = this.exec(text, at, meter);
+      const match = yield* this.exec(text, at, meter);
       if (!match) return;
-      yield match;
+      const seeing = see(match);
+      if (seeing) yield* seeing;
       at = match.index + Math.max(match.text.length, 1);
     }
   }
@@ -198,7 +206,7 @@ export class Pattern {
     return this.ops.length;
   }
 
-  private run(text: string, from: number, meter: Meter): number[] | null {
+  private *run(text: string, from: number, meter: Turns): Waiting<number[] | null> {
     const { ops } = this;
     meter.charge(1 + (ops.length >> 6));
     const seen = new Int32Array(ops.length).fill(-1);
@@ -210,7 +218,8 @@ export class Pattern {
     for (let at = from; at <= text.length; at++) {
       if (!found) this.follow(0, fresh, at, text, current, seen);
       if (current.length === 0 && found) break;
-      meter.charge(1 + (this.visited >> 2));
+      meter.charge(2 + this.visited);
+      if (meter.steps > meter.restAt) yield null;
       this.visited = 0;
       const code = at < text.length ? text.charCodeAt(at) : -1;
       for (const { pc, saves } of current) {

@@ -4,9 +4,9 @@ import {
   Callable,
   err,
   fromJson,
+  heldBy,
   type Json,
   listBytes,
-  type MapValue,
   type Meter,
   mapBytes,
   ok,
@@ -17,18 +17,24 @@ import {
   toJson,
   toText,
   type Value,
+  type Waiting,
+  writing,
 } from "./values.ts";
-import type { JournalCall, Limits, PendingCall } from "./world.ts";
+import type { JournalCall, Limits } from "./world.ts";
 
 /**
- * How deep all running calls may nest together, in expressions. The usual stack of a megabyte bears some 7000; the
- * full depth of calls is reached by functions whose expressions nest up to 14 deep.
+ * How deep all running calls may nest together, in expressions. The usual stack of a megabyte bears 2800 at
+ * the least, in workerd as in Node; the full depth of calls is reached by functions whose expressions nest up to 7 deep.
  */
-const MAX_WEIGHT = 4500;
+const MAX_WEIGHT = 2200;
 /** What an entry of the output takes beside its text. */
 const ENTRY_BYTES = 50;
 /** Of the top level of an imported script, whose expressions may nest this deep. */
 const MODULE_WEIGHT = 200;
+/** What a call of a function of the script, an entry of the output and an outbound call take beside any other step. */
+const CALL_STEPS = 3;
+const ENTRY_STEPS = 200;
+const OUTBOUND_STEPS = 1000;
 const STEPS_BETWEEN_LOOKS = 20_000;
 
 /** What one call of a function knows: its own names by place, and the frame of the function it was written in. */
@@ -41,8 +47,11 @@ export class Frame {
   }
 }
 
-/** A compiled piece of a script. It runs to its end, or throws. */
+/** A compiled piece of a script: it runs to its end at once, or may wait on its way. */
 export type Code = (frame: Frame, run: Run) => Value;
+export type Piece =
+  | { now: Code; steps?: undefined }
+  | { now?: undefined; steps: (frame: Frame, run: Run) => Waiting<Value> };
 
 export interface FnCode {
   params: number;
@@ -50,29 +59,56 @@ export interface FnCode {
   leaves: boolean;
   /** How deep the body's expressions nest: what a call takes of the machine's own stack. */
   weight: number;
-  body: Code;
+  body: Piece;
 }
 
 /** A function of the script, with the names around it. */
 export class Fn extends Callable {
   readonly code: FnCode;
   readonly frame: Frame;
+  readonly waits: boolean;
   constructor(code: FnCode, frame: Frame) {
     super();
     this.code = code;
     this.frame = frame;
+    this.waits = code.body.now === undefined;
   }
   override call(run: Run, args: Value[]): Value {
-    return run.enter(this.code, args, this.frame);
+    const { code } = this;
+    const frame = run.enter(code, args, this.frame);
+    let value: Value;
+    if (!code.leaves) value = code.body.now!(frame, run);
+    else {
+      try {
+        value = code.body.now!(frame, run);
+      } catch (left) {
+        value = leftWith(left);
+      }
+    }
+    run.leave(code);
+    return value;
+  }
+  override *callWaiting(run: Run, args: Value[]): Waiting<Value> {
+    const { code } = this;
+    const frame = run.enter(code, args, this.frame);
+    let value: Value;
+    if (!code.leaves) value = yield* code.body.steps!(frame, run);
+    else {
+      try {
+        value = yield* code.body.steps!(frame, run);
+      } catch (left) {
+        value = leftWith(left);
+      }
+    }
+    run.leave(code);
+    return value;
   }
 }
 
-/** A call whose answer is not known yet: the run is begun again from its checkpoint when it is. */
-export class Suspend {
-  readonly call: PendingCall;
-  constructor(call: PendingCall) {
-    this.call = call;
-  }
+/** A `?` leaves the function it stands in, so none that is called there is still open. */
+function leftWith(left: unknown): Result {
+  if (left instanceof Leave) return left.result;
+  throw left;
 }
 
 /** `r?` met an error: the function it stands in, or the script, ends with it. */
@@ -86,10 +122,7 @@ export class Leave {
 }
 
 export interface RunSetup {
-  input: Value;
-  env: MapValue;
-  viewer: Value;
-  modules: ReadonlyMap<string, Code>;
+  modules: ReadonlyMap<string, Piece>;
   limits: Limits;
   /** Milliseconds since 1970, for the time limit alone. */
   clock: () => number;
@@ -101,9 +134,9 @@ export interface RunSetup {
 
 /** One run of one script: what it may still use, what it said, and what it learned from outside. */
 export class Run implements Meter {
-  input: Value;
-  readonly env: MapValue;
-  readonly viewer: Value;
+  input: Value = null;
+  env: Value = null;
+  viewer: Value = null;
   readonly limits: Limits;
   readonly output: OutputEntry[] = [];
   readonly tests: Tests | null;
@@ -113,6 +146,8 @@ export class Run implements Meter {
   now: number;
   steps = 0;
   lookAt: number;
+  /** From so many steps on it is others' turn, at the next place where the run can wait. */
+  restAt: number;
   depth = 0;
   weight = 0;
   private memory = 0;
@@ -120,20 +155,14 @@ export class Run implements Meter {
   private others = 0;
   private outputSize = 0;
   private made = 0;
-  private replayed = 0;
   private seed: number;
   private readonly calls: readonly JournalCall[];
   private readonly clock: () => number;
   private readonly begun: number;
-  private readonly modules: ReadonlyMap<string, Code>;
+  private readonly modules: ReadonlyMap<string, Piece>;
   private imported = new Map<string, Value>();
-  private checkpoint = 0;
-  private restore = () => {};
 
   constructor(setup: RunSetup) {
-    this.input = setup.input;
-    this.env = setup.env;
-    this.viewer = setup.viewer;
     this.limits = setup.limits;
     this.modules = setup.modules;
     this.calls = setup.calls;
@@ -142,34 +171,23 @@ export class Run implements Meter {
     this.clock = setup.clock;
     this.begun = setup.clock();
     this.lookAt = Math.min(STEPS_BETWEEN_LOOKS, setup.limits.steps);
+    this.restAt = setup.limits.steps_at_once;
     this.tests = setup.tests ? { cases: [], describe: [], current: null, mocks: new Map(), before: [] } : null;
   }
 
-  /**
-   * Remembers how things stand before a top-level expression. All values are unchangeable, so this is a handful of
-   * numbers; `rewind` goes back to them and the expression is evaluated again, with one more answer known.
-   */
-  mark() {
-    const { steps, memory, outputSize, made, replayed, seed, now, input } = this;
-    const imported = new Map(this.imported);
-    const outputs = this.output.length;
-    const cases = this.tests?.cases.length ?? 0;
-    const before = this.tests?.before.length ?? 0;
-    const mocks = new Map(this.tests?.mocks);
-    this.checkpoint = steps;
-    this.restore = () => {
-      Object.assign(this, { steps, memory, outputSize, made, replayed, seed, now, input, depth: 0, weight: 0 });
-      this.imported = new Map(imported);
-      this.output.length = outputs;
-      if (!this.tests) return;
-      Object.assign(this.tests, { describe: [], current: null, mocks: new Map(mocks) });
-      this.tests.cases.length = cases;
-      this.tests.before.length = before;
-    };
-  }
-
-  rewind() {
-    this.restore();
+  /** What the script begins with counts as what it builds. */
+  begins({
+    input = null,
+    env = {},
+    viewer = null,
+  }: {
+    input?: Json;
+    env?: Readonly<Record<string, string>>;
+    viewer?: Json;
+  }) {
+    this.input = fromJson(input, this);
+    this.env = fromJson(env, this);
+    this.viewer = fromJson(viewer, this);
   }
 
   /** Every look at the clock costs, so it is done between steps, and so seldom. */
@@ -177,10 +195,19 @@ export class Run implements Meter {
     if (this.steps > this.limits.steps) {
       throw fail("limit_steps", `the script took more than ${this.limits.steps.toLocaleString("en")} steps`, this.at);
     }
+    if (this.steps > this.restAt + this.limits.steps_unbroken) {
+      const most = this.limits.steps_unbroken.toLocaleString("en");
+      throw fail("limit_steps", `one operation took more than ${most} steps; do it in parts`, this.at);
+    }
     if (this.clock() - this.begun > this.limits.time_ms) {
       throw fail("limit_time", `the script ran longer than ${this.limits.time_ms / 1000} seconds`, this.at);
     }
     this.lookAt = Math.min(this.steps + STEPS_BETWEEN_LOOKS, this.limits.steps);
+  }
+
+  /** Others had their turn. */
+  rested() {
+    this.restAt = this.steps + this.limits.steps_at_once;
   }
 
   /** Milliseconds left of the run's time. */
@@ -209,13 +236,13 @@ export class Run implements Meter {
   /** Room for a list of so many items. */
   list(items: number) {
     this.alloc(listBytes(items));
-    this.charge(items >> 2);
+    this.charge(items >> 1);
   }
 
   /** Room for an object of so many fields. */
   fields(count: number) {
     this.alloc(mapBytes(count));
-    this.charge(count >> 1);
+    this.charge(2 + count * 6);
   }
 
   /** A function of ours begins: what is charged from here on is charged for it. */
@@ -238,10 +265,21 @@ export class Run implements Meter {
     return value;
   }
 
-  /** Calls a function from one of ours, which then goes on at its own place and with its own bill. */
+  /** Calls a function that doesn't wait from one of ours, which then goes on at its own place and with its own bill. */
   call(fn: Callable, args: Value[]): Value {
     const { at, others, memory } = this;
     const value = fn.call(this, args);
+    this.at = at;
+    this.others = others + (this.memory - memory);
+    return value;
+  }
+
+  /** The same of any function. */
+  *calling(fn: Callable, args: Value[]): Waiting<Value> {
+    if (this.steps > this.restAt) yield null;
+    if (!fn.waits) return this.call(fn, args);
+    const { at, others, memory } = this;
+    const value = yield* fn.callWaiting(this, args);
     this.at = at;
     this.others = others + (this.memory - memory);
     return value;
@@ -254,39 +292,32 @@ export class Run implements Meter {
     throw fail("limit_depth", this.weight > MAX_WEIGHT ? `${message}, with large expressions` : message, this.at);
   }
 
-  /** Calls a function of the script. `args` becomes its frame; a missing one is null. */
-  enter(code: FnCode, args: Value[], outer: Frame): Value {
-    if (++this.steps > this.lookAt) this.look();
+  /** Begins a call of a function of the script. `args` becomes its frame; a missing one is null. */
+  enter(code: FnCode, args: Value[], outer: Frame): Frame {
+    this.steps += CALL_STEPS;
+    if (this.steps > this.lookAt) this.look();
     this.deeper(code.weight);
     if (args.length > code.params) args.length = code.params;
     else while (args.length < code.params) args.push(null);
-    const frame = new Frame(args, outer);
-    const value = code.leaves ? this.enterLeaving(code, frame) : code.body(frame, this);
+    return new Frame(args, outer);
+  }
+
+  leave({ weight }: FnCode) {
     this.depth--;
-    this.weight -= code.weight;
-    return value;
+    this.weight -= weight;
   }
 
-  private enterLeaving(code: FnCode, frame: Frame): Value {
-    try {
-      return code.body(frame, this);
-    } catch (left) {
-      // A `?` leaves the function it stands in, so none that is called there is still open.
-      if (left instanceof Leave) return left.result;
-      throw left;
-    }
-  }
-
-  import(key: string, at: Span): Value {
+  *import(key: string, at: Span): Waiting<Value> {
     const known = this.imported.get(key);
     if (known !== undefined) return known;
     // All that a script names was read before the run.
-    const module = this.modules.get(key)!;
+    const { now, steps } = this.modules.get(key)!;
     let value: Value;
     const { depth, weight } = this;
     this.deeper(MODULE_WEIGHT);
+    const frame = new Frame([], null);
     try {
-      value = module(new Frame([], null), this);
+      value = now ? now(frame, this) : yield* steps(frame, this);
     } catch (error) {
       if (!(error instanceof Leave)) throw error;
       throw fail("error_result", `script \`${key}\`: ${error.result.message}`, at);
@@ -297,12 +328,14 @@ export class Run implements Meter {
   }
 
   print(values: readonly Value[], level: string | null) {
+    this.charge(ENTRY_STEPS);
     const texts = values.map((value) => toText(value, this));
     // Before anything is joined: a long text may stand there many times.
     this.wrote(ENTRY_BYTES + texts.reduce((sum, text) => sum + text.length + 1, 0));
     const text = texts.join(" ");
     this.text(text.length);
     const json = values.map((value) => toJson(value, this));
+    writing(json, this);
     this.wrote(JSON.stringify(json).length);
     const timestamp = level ? new Date(this.now).toISOString() : null;
     this.output.push({ line: this.at?.line ?? null, text, values: json, level, timestamp });
@@ -324,27 +357,17 @@ export class Run implements Meter {
   }
 
   /**
-   * The answer to an outbound call, from the journal; when it is not there yet, leaves for it. `args` must not hold
+   * The answer to an outbound call, from the journal; when it is not there yet, waits for it. `args` must not hold
    * functions. `hashed` stands for the arguments where they hold a secret that the journal should know nothing of.
    */
-  outbound(name: string, args: Json, hashed: Json = args): Result {
+  *outbound(name: string, args: Json, hashed: Json = args): Waiting<Result> {
     const n = this.made++;
     if (n >= this.limits.calls) {
       throw fail("limit_calls", `the script made more than ${this.limits.calls} outbound calls`, this.at);
     }
-    this.replayed += this.steps - this.checkpoint;
-    if (this.replayed > this.limits.replayed_steps) {
-      throw fail(
-        "limit_steps",
-        "too much work in one expression with outbound calls; do it before, in a `let`",
-        this.at,
-      );
-    }
-    const text = JSON.stringify(hashed);
-    this.charge(text.length >> 3);
-    const hash = hashOf(`${name} ${text}`);
-    const known = this.calls[n];
-    if (!known) throw new Suspend({ n, name, args, hash });
+    this.charge(OUTBOUND_STEPS + writing(hashed, this));
+    const hash = hashOf(`${name} ${JSON.stringify(hashed)}`);
+    const known = this.calls[n] ?? (yield { n, name, args, hash });
     if (known.name !== name || known.hash !== hash) {
       throw fail(
         "journal_mismatch",
@@ -354,7 +377,10 @@ export class Run implements Meter {
     }
     this.now = Date.parse(known.at);
     const { answer } = known;
-    return "error" in answer ? err(answer.error) : ok(fromJson(answer.ok, this));
+    if ("error" in answer) return err(answer.error);
+    // The journal keeps the answer beside the value that is made of it.
+    this.alloc(heldBy(answer.ok));
+    return ok(fromJson(answer.ok, this));
   }
 }
 

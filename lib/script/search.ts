@@ -20,28 +20,27 @@ export function find(run: Run, text: string, part: string, from = 0): number {
 export function findLast(run: Run, text: string, part: string): number {
   run.charge(1 + (text.length >> 5));
   if (part.length <= SHORT) return text.lastIndexOf(part);
-  run.text(text.length + part.length);
-  const at = findLong(run, reversed(text), reversed(part), 0);
+  const at = findLong(run, text, part, 0, true);
   return at < 0 ? -1 : text.length - at - part.length;
 }
 
-const reversed = (text: string) => text.split("").reverse().join("");
-
-/** Knuth, Morris, Pratt: no character of the text is looked at twice. */
-function findLong(run: Run, text: string, part: string, from: number): number {
+/** Knuth, Morris, Pratt: no character of the text is looked at twice. Backwards, places count from the end. */
+function findLong(run: Run, text: string, part: string, from: number, backwards = false): number {
   if (part.length > text.length - from) return -1;
-  run.charge(part.length >> 3);
+  const of = (one: string, i: number) => one.charCodeAt(backwards ? one.length - 1 - i : i);
+  run.alloc(part.length * 4);
+  run.charge(part.length >> 2);
   const back = new Int32Array(part.length);
   for (let i = 1, length = 0; i < part.length; i++) {
-    while (length > 0 && part[i] !== part[length]) length = back[length - 1]!;
-    if (part[i] === part[length]) length++;
+    while (length > 0 && of(part, i) !== of(part, length)) length = back[length - 1]!;
+    if (of(part, i) === of(part, length)) length++;
     back[i] = length;
   }
   let length = 0;
   for (let i = from; i < text.length; i++) {
-    if ((i & 1023) === 0) run.charge(128);
-    while (length > 0 && text[i] !== part[length]) length = back[length - 1]!;
-    if (text[i] === part[length]) length++;
+    if ((i & 1023) === 0) run.charge(256);
+    while (length > 0 && of(text, i) !== of(part, length)) length = back[length - 1]!;
+    if (of(text, i) === of(part, length)) length++;
     if (length === part.length) return i - length + 1;
   }
   return -1;

@@ -3,7 +3,7 @@ import { check, type Known } from "./checker.ts";
 import { compile } from "./compile.ts";
 import { type ErrorCode, type Finding, fail, ScriptError } from "./errors.ts";
 import { parse } from "./parser.ts";
-import type { Code } from "./run.ts";
+import type { Piece } from "./run.ts";
 import type { Json } from "./values.ts";
 import { LIMITS } from "./world.ts";
 
@@ -15,9 +15,9 @@ export interface Parsed {
 
 /** A script that can be run, if nothing refuses it. */
 export interface Compiled extends Parsed {
-  code: Code[];
+  code: Piece[];
   /** As `import("script:…")` runs it; made when first imported. */
-  module: Code | null;
+  module: Piece | null;
   /** What kind of error keeps it from running. */
   refused: ErrorCode | null;
 }

@@ -1,12 +1,13 @@
 import { type ErrorCode, fail } from "./errors.ts";
+import type { JournalCall, Json, PendingCall } from "./world.ts";
+
+export type { Json };
 
 /** What a script computes with. Nothing here is ever changed after it was built, so nothing can hold itself. */
 export type Value = null | boolean | number | string | List | MapValue | Result | Callable | Namespace;
 export type List = readonly Value[];
 /** A `Map`, since `__proto__` and `constructor` are then keys like any other. */
 export type MapValue = ReadonlyMap<string, Value>;
-
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** Whoever builds or walks values pays as it goes, so a value shared a thousand times costs a thousand times. */
 export interface Meter {
@@ -29,10 +30,21 @@ export class Result {
 export const ok = (value: Value) => new Result(true, value, "");
 export const err = (message: string) => new Result(false, null, message);
 
-/** A function, of the script or of ours. How it runs is told beside `Run`: to all others it is only a value. */
+/**
+ * What may have to wait on its way to its outcome: for the answer to an outbound call, which it is then given, or, when
+ * it yields null, for others to have their turn.
+ */
+export type Waiting<T> = Generator<PendingCall | null, T, JournalCall>;
+
+/**
+ * A function, of the script or of ours. How it runs is told beside `Run`: to all others it is only a value. These are
+ * what our own functions call; `run` is the run that it happens in, of which no more is known here.
+ */
 export abstract class Callable {
-  /** As one of our functions calls it. `run` is the run that it happens in, of which no more is known here. */
+  /** Whether it may wait: then it is called by `callWaiting` alone, and otherwise by `call`. */
+  abstract readonly waits: boolean;
   abstract call(run: Meter, args: Value[]): Value;
+  abstract callWaiting(run: Meter, args: Value[]): Waiting<Value>;
 }
 
 /** What `import("array")` gives: named members, and an error that suggests for any other name. */
@@ -62,10 +74,13 @@ const tooDeep = () => fail("limit_depth", `a value is nested more than ${MAX_VAL
 export const isList = (value: Value): value is List => Array.isArray(value);
 export const isMap = (value: Value): value is MapValue => value instanceof Map;
 
-/** What values take in bytes, by estimate: each alone, without what is in it. */
+/**
+ * What values take in bytes, by estimate: each alone, without what is in it. A number is paid for with its place, and
+ * so is the room that a list or an object leaves behind as it grows.
+ */
 export const textBytes = (characters: number) => 24 + characters * 2;
-export const listBytes = (items: number) => 48 + items * 8;
-export const mapBytes = (fields: number) => 128 + fields * 48;
+export const listBytes = (items: number) => 48 + items * 12;
+export const mapBytes = (fields: number) => 160 + fields * 48;
 export const RESULT_BYTES = 48;
 
 /** The same of any value; a result counts with what it holds. */
@@ -156,18 +171,21 @@ export function toJson(value: Value, meter: Meter, depth = 0): Json {
   if (depth > MAX_VALUE_DEPTH) throw tooDeep();
   meter.charge(1);
   if (isList(value)) {
-    meter.alloc(48 + value.length * 8);
+    meter.alloc(listBytes(value.length));
+    meter.charge(value.length >> 1);
     return value.map((item) => toJson(item, meter, depth + 1));
   }
   if (isMap(value)) {
-    meter.alloc(64 + value.size * 32);
-    // `fromEntries` makes own keys, so `__proto__` stays one.
-    return Object.fromEntries(
-      [...value].map(([key, item]) => {
+    meter.alloc(64 + value.size * 64);
+    meter.charge(value.size * 8);
+    const fields = function* (): Generator<[string, Json]> {
+      for (const [key, item] of value) {
         meter.alloc(key.length * 2);
-        return [key, toJson(item, meter, depth + 1)];
-      }),
-    );
+        yield [key, toJson(item, meter, depth + 1)];
+      }
+    };
+    // `fromEntries` makes own keys, so `__proto__` stays one.
+    return Object.fromEntries(fields());
   }
   if (!(value instanceof Result)) return "<fn>";
   if (value.ok) return toJson(value.value, meter, depth + 1);
@@ -188,16 +206,113 @@ export function fromJson(json: unknown, meter: Meter, depth = 0): Value {
   meter.charge(1);
   if (Array.isArray(json)) {
     meter.alloc(listBytes(json.length));
+    meter.charge(json.length >> 1);
     return json.map((item) => fromJson(item, meter, depth + 1));
   }
-  const entries = Object.entries(json);
-  meter.alloc(mapBytes(entries.length));
-  return new Map(
-    entries.map(([key, item]) => {
-      meter.alloc(key.length * 2);
-      return [key, fromJson(item, meter, depth + 1)];
-    }),
-  );
+  const keys = Object.keys(json);
+  meter.alloc(mapBytes(keys.length));
+  meter.charge(keys.length * 4);
+  const map = new Map<string, Value>();
+  for (const key of keys) {
+    meter.alloc(key.length * 2);
+    map.set(key, fromJson((json as { [key: string]: unknown })[key], meter, depth + 1));
+  }
+  return map;
+}
+
+/** The digits of a number that is still read: more of them say nothing more. */
+const MAX_NUMBER = 400;
+
+/**
+ * The value that a JSON text holds, built and paid for as it is read: `{},{},…` is a hundred times as large as its
+ * text. Throws a SyntaxError for what is no JSON.
+ */
+export function parseJson(text: string, meter: Meter): Value {
+  let at = 0;
+  const wrong = () => new SyntaxError("this is not JSON");
+  const skip = () => {
+    for (let code = text.charCodeAt(at); code === 32 || code === 10 || code === 13 || code === 9; ) {
+      code = text.charCodeAt(++at);
+    }
+  };
+  /** A text, with its quotes, or a number or word: what it means is the platform's to say. */
+  const plain = (): Value => {
+    const start = at;
+    if (text[at] === '"') {
+      for (;;) {
+        at = text.indexOf('"', at + 1);
+        if (at < 0) throw wrong();
+        let slashes = at - 1;
+        while (text[slashes] === "\\") slashes--;
+        if ((at - slashes) % 2 === 1) break;
+      }
+      at++;
+      meter.alloc(textBytes(at - start));
+      meter.charge(4 + ((at - start) >> 4));
+    } else {
+      while (at < text.length && at - start <= MAX_NUMBER && !",]} \n\r\t".includes(text[at]!)) at++;
+      if (at - start > MAX_NUMBER) throw wrong();
+      meter.charge(4);
+    }
+    const value = JSON.parse(text.slice(start, at)) as string | number | boolean | null;
+    return typeof value === "number" && !Number.isFinite(value) ? null : value;
+  };
+  const value = (depth: number): Value => {
+    skip();
+    const open = text[at];
+    if (open !== "[" && open !== "{") return plain();
+    if (depth > MAX_VALUE_DEPTH) throw tooDeep();
+    at++;
+    skip();
+    meter.charge(4);
+    return open === "[" ? list(depth) : map(depth);
+  };
+  /** Goes on to the next item or field; false at the end. */
+  const more = (close: string, first: boolean): boolean => {
+    if (text[at] === close) {
+      at++;
+      return false;
+    }
+    if (first) return true;
+    if (text[at++] !== ",") throw wrong();
+    skip();
+    return true;
+  };
+  const list = (depth: number): List => {
+    const items: Value[] = [];
+    meter.alloc(listBytes(0));
+    for (let first = true; more("]", first); first = false) {
+      meter.alloc(24);
+      items.push(value(depth + 1));
+      skip();
+    }
+    return items;
+  };
+  const map = (depth: number): MapValue => {
+    const fields = new Map<string, Value>();
+    meter.alloc(mapBytes(0));
+    for (let first = true; more("}", first); first = false) {
+      if (text[at] !== '"') throw wrong();
+      const key = plain() as string;
+      skip();
+      if (text[at++] !== ":") throw wrong();
+      meter.alloc(48);
+      fields.set(key, value(depth + 1));
+      skip();
+    }
+    return fields;
+  };
+  const all = value(0);
+  skip();
+  if (at < text.length) throw wrong();
+  return all;
+}
+
+/** What JSON takes as the platform holds it, beside its texts: each of its names may need a shape of its own. */
+export function heldBy(json: Json): number {
+  if (typeof json !== "object" || json === null) return 16;
+  if (Array.isArray(json)) return json.reduce((sum: number, item) => sum + heldBy(item), 64);
+  return Object.entries(json).reduce((sum, [key, item]) => sum + 160 + key.length * 2 + heldBy(item), 64);
 }
 
 /** A meter with a bound of its own, for one value that leaves the script. */
@@ -230,8 +345,41 @@ const MAX_JSON = 8_000_000;
 /** JSON text, charged before it is written. `indent` is a number of blanks. */
 export function toJsonText(value: Value, meter: Meter, indent = 0): string {
   const json = toJson(value, bounded(meter, MAX_JSON, "limit_memory", "a JSON text is larger than 8 MB"));
-  const text = JSON.stringify(json, null, indent);
-  meter.alloc(text.length * 2);
-  meter.charge(text.length >> 5);
-  return text;
+  writing(json, meter, indent);
+  return JSON.stringify(json, null, indent);
+}
+
+/** Pays for the text of a JSON before it is written: twice, since it is put together from parts. */
+export function writing(json: Json, meter: Meter, indent = 0): number {
+  const characters = written(json, indent, 1);
+  meter.alloc(characters * 4);
+  meter.charge(characters >> 3);
+  return characters;
+}
+
+/** How many characters a JSON takes as a text, at most; each of a text may take six. */
+function written(json: Json, indent: number, depth: number): number {
+  if (typeof json === "string") return 2 + json.length + (json.length > 100 ? escapes(json) : json.length * 5);
+  if (typeof json !== "object" || json === null) return 24;
+  const each = 2 + indent * depth;
+  let sum = 2 + each;
+  if (isJsonList(json)) {
+    for (const item of json) sum += each + written(item, indent, depth + 1);
+    return sum;
+  }
+  for (const key in json) sum += each + 4 + key.length * 6 + written(json[key]!, indent, depth + 1);
+  return sum;
+}
+
+const isJsonList = (json: Json): json is readonly Json[] => Array.isArray(json);
+
+/** What a text grows by when it is written between quotes. */
+function escapes(text: string): number {
+  let more = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 32 || (code >= 0xd800 && code < 0xe000)) more += 5;
+    else if (code === 34 || code === 92) more++;
+  }
+  return more;
 }

@@ -1,13 +1,17 @@
 /** What a script that somebody sends over HTTP can reach: the web through the guard, and what its sender may see. */
 
+import { sql } from "kysely";
 import * as v from "valibot";
 import { getAgent, listAgents } from "../agents/queries.ts";
 import { listAgentsQuery, toAgent } from "../agents/schema.ts";
 import type { Credential } from "../auth/allow.ts";
-import { covers, type Permission } from "../auth/permissions.ts";
+import { covers, type Permission, rolesWith } from "../auth/permissions.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
+import type { Bindings } from "../env.ts";
 import { ApiError, insufficientScope, invalid } from "../errors.ts";
+import { placeOf, searches } from "../http/gate.ts";
+import { mustBeStorable } from "../http/valid.ts";
 import { type Id, isId } from "../ids.ts";
 import { paginate } from "../paging.ts";
 import { type Answer, edgeWorld, type Json, type OutboundCall, type World } from "../script/index.ts";
@@ -20,15 +24,16 @@ export type Opens = (permission: Permission) => TenantDb;
 /** Who a script runs as: what `viewer` says, and what its platform calls see. */
 export type Identity = {
   viewer: { app: string; org: string | null; user: string | null; agent: string | null };
-  /** The sender's database as the identity sees it. */
-  seen: (db: TenantDb) => TenantDb;
+  /** The sender's database as the identity sees it, which must itself hold the permission when it is asked. */
+  seen: (db: TenantDb, permission: Permission) => TenantDb;
 };
 
 type RunAs = { run_as_user?: string | null | undefined; run_as_agent?: string | null | undefined };
 
 /**
- * The identity that a run asks for. A person runs as itself, a developer as any user, seeing then what that user sees;
- * either as an agent that it may read. 422 on one that isn't there.
+ * The identity that a run asks for. A person runs as itself, a developer as any user, who then asks for itself: each
+ * call looks up, in its own round trip, what the user's role holds at that moment. Either runs as an agent that it may
+ * read. 422 on one that isn't there, 403 on a user of a suspended org. A user without an org has no role, and so no calls.
  */
 export async function identify(
   viewer: Credential,
@@ -47,10 +52,13 @@ export async function identify(
     if (viewer.kind === "token" || !isId("user", run_as_user)) throw noSuch("run_as_user");
     const user = await getUser(open("users:read"), run_as_user);
     const org = user.org_id;
-    return {
-      viewer: { app, org: org === NONE ? null : org, user: user.id, agent: null },
-      seen: (db) => db.inOrg(org).as({ kind: "token", user: user.id, org: org as Id<"org"> }),
-    };
+    const seen: Identity["seen"] = (db, permission) =>
+      db
+        .inOrg(org)
+        .behind(sql`select app.act_as(${user.id}, ${rolesWith(permission)})`)
+        .as({ kind: "token", user: user.id, org: org as Id<"org"> });
+    if (org !== NONE) await seen(open("self"), "self").enter();
+    return { viewer: { app, org: org === NONE ? null : org, user: user.id, agent: null }, seen };
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) throw noSuch(run_as_agent ? "run_as_agent" : "run_as_user");
     throw error;
@@ -65,13 +73,16 @@ function permitted(viewer: Credential, open: Opens, permission: Permission): Ten
 }
 
 /** The world of a script: `fetch` behind the guard, and agents and users as the identity sees them. */
-export function worldOf(viewer: Credential, open: Opens, { seen }: Identity): World {
-  const db = (permission: Permission) => seen(permitted(viewer, open, permission));
+export function worldOf(env: Bindings, viewer: Credential, open: Opens, { seen }: Identity): World {
+  const db = (permission: Permission) => seen(permitted(viewer, open, permission), permission);
+  const listing = <Rows>({ search }: { search?: string | undefined }, list: () => Promise<Rows>) =>
+    search ? searches.pass(placeOf(viewer), list) : list();
   const answers: Record<string, (options: Record<string, Json>) => Promise<Json>> = {
     "agents.get": async ({ agent }) => toAgent(await getAgent(db("agents:read"), String(agent))) as Json,
     "agents.list": async (options) => {
       const query = v.parse(listAgentsQuery, asQuery(options));
-      return paginate(query, await listAgents(db("agents:read"), query), toAgent) as Json;
+      const rows = await listing(query, () => listAgents(db("agents:read"), query));
+      return paginate(query, rows, toAgent) as Json;
     },
     "users.get": async ({ user }) => {
       const id = String(user);
@@ -80,24 +91,30 @@ export function worldOf(viewer: Credential, open: Opens, { seen }: Identity): Wo
     },
     "users.list": async (options) => {
       const query = v.parse(listUsersQuery, asQuery(options));
-      return paginate(query, await listUsers(db("users:read"), query), toUser) as Json;
+      const rows = await listing(query, () => listUsers(db("users:read"), query));
+      return paginate(query, rows, toUser) as Json;
     },
   };
   const platform = async ({ name, args }: OutboundCall): Promise<Answer | null> => {
     const answer = Object.hasOwn(answers, name) ? answers[name] : undefined;
     if (!answer) return null;
-    const [options] = args as Json[];
-    return answer(isMap(options) ? options : {}).then(
-      (ok) => ({ ok }),
-      (error) => {
-        if (error instanceof ApiError)
-          return { error: [error.message, ...error.fields.map((f) => `${f.field} ${f.message}`)].join(" ") };
-        if (v.isValiError(error)) return { error: `${name} was given an argument that it does not take` };
-        throw error;
-      },
-    );
+    const [given] = args as Json[];
+    const options = isMap(given) ? given : {};
+    try {
+      mustBeStorable(options);
+      return { ok: await answer(options) };
+    } catch (error) {
+      if (error instanceof ApiError)
+        return { error: [error.message, ...error.fields.map((f) => `${f.field} ${f.message}`)].join(" ") };
+      if (v.isValiError(error)) return { error: `${name} was given an argument that it does not take` };
+      throw error;
+    }
   };
-  return edgeWorld({ fetch: (url, init) => fetch(url, init), platform });
+  return edgeWorld({
+    fetch: (url, init) => (env.EGRESS ?? globalThis).fetch(url, init),
+    loopback: env.ALLOW_LOOPBACK !== undefined,
+    platform,
+  });
 }
 
 const isMap = (value: Json | undefined): value is Record<string, Json> =>

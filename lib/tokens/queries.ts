@@ -6,12 +6,12 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, notFound, refused } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import type { NamedUserRow } from "../users/schema.ts";
-import { DAY_S, type FamilyRow, type MintToken, type PersonalToken, type TokenRow } from "./schema.ts";
+import { DAY_S, type MintToken, type PersonalToken, type TokenRow } from "./schema.ts";
 
 /** How long a sign-in can be kept up by refreshing: 30 days from the last time, or the token's own life. */
 const REFRESH_LIFETIME_S = 30 * DAY_S;
 /** How long after a rotation the previous refresh token is answered with the same successor. */
-const GRACE = sql`interval '30 seconds'`;
+const GRACE_S = 30;
 const MAX_PERSONAL_TOKENS = 50;
 
 const inSeconds = (s: number) => sql<string>`now() + make_interval(secs => ${s})`;
@@ -41,47 +41,17 @@ export async function mintToken(
   id: Id<"token">,
   { scopes, expires_in }: MintToken,
 ): Promise<MintedToken> {
-  const family_id = newId("token_family");
-  const granted = grantedOf(scopes);
-  const orgs = db.selectFrom("orgs").selectAll();
-  const mintable = db
-    .selectFrom("users")
-    .where("id", "=", user)
-    .where("org_id", "!=", NONE)
-    .where(sql<boolean>`cardinality(${granted}) > 0`)
-    .where(sql<boolean>`exists (select from (${orgs}) org where org.id = users.org_id and org.status <> 'suspended')`);
-  const family = db.insertUnder(mintable.where("is_system_user", "=", false), "token_families", {
-    id: family_id,
-    user_id: user,
-    scopes: granted,
-    access_lifetime_s: expires_in,
-    token_id: id,
-    expires_at: inSeconds(Math.max(REFRESH_LIFETIME_S, expires_in)),
-  });
-  const token = db.insertUnder(mintable, "tokens", {
-    id,
-    user_id: user,
-    family_id: sql`case when users.is_system_user then null else ${family_id} end`,
-    name: null,
-    scopes: granted,
-    created_by_user: null,
-    expires_at: inSeconds(expires_in),
-  });
+  const ids = [user, id, newId("token_family"), newId("activity_feed_entry")];
+  const granted = JSON.stringify(grants(scopes));
   const { made } = await db.batch({
-    family,
-    made: db.telling(token, {
-      kind: "token.created",
-      title: sql`'Access token made'`,
-      metadata: { token: id },
-      ...about,
-    }),
+    made: db.call<TokenRow>("mint_token", [...ids, granted, expires_in, REFRESH_LIFETIME_S]),
   });
   const [row] = made;
   if (row) return { token: row, generation: row.family_id === null ? null : 0 };
   // Minting is what must be fast: only a refusal pays for its reason, with a second trip.
   const found = await db
     .selectFrom("users")
-    .leftJoin(orgs.as("org"), "org.id", "users.org_id")
+    .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
     .select(["users.role", "org.status"])
     .where("users.id", "=", user)
     .executeTakeFirst();
@@ -213,55 +183,18 @@ export async function getToken(db: TenantDb, user: Id<"user">, id: Id<"token">):
   return (await getMintedToken(db, user, id)).token;
 }
 
-/** What a refresh leads to: the family as it is now, its newest access token, and whose it is. */
-export type Rotated = {
-  family: FamilyRow;
-  token: TokenRow;
-  user: NamedUserRow;
-};
+/** What a refresh leads to: the newest access token, the generation of its refresh token, and whose they are. */
+export type Rotated = MintedToken & { user: NamedUserRow };
 
 /**
- * Rotates a refresh token. One conditional update decides: the newest generation moves on and makes an access token;
- * the one before it, within 30 s, is an honest retry and gets the same successor; anything older ends the sign-in
- * and every token that came of it (RFC 9700 §4.14.2). Null where it did.
+ * Rotates a refresh token: the newest one makes a new pair, and once more within 30 s the same. Null for any older one,
+ * which ends the sign-in.
  */
 export async function rotate(db: TenantDb, family: Id<"token_family">, generation: number): Promise<Rotated | null> {
-  const token_id = newId("token");
-  const isNewest = sql<boolean>`generation = ${generation}`;
-  const isRetry = sql<boolean>`generation = ${generation}::int + 1 and rotated_at > now() - ${GRACE}`;
-  const change = db
-    .updateTable("token_families")
-    .set({
-      generation: sql`case when ${isNewest} then generation + 1 else generation end`,
-      token_id: sql`case when ${isNewest} then ${token_id} else token_id end`,
-      rotated_at: sql`case when ${isNewest} then now() else rotated_at end`,
-      expires_at: sql`case when ${isNewest} then greatest(expires_at, ${inSeconds(REFRESH_LIFETIME_S)}) else expires_at end`,
-      revoked_at: sql`case when ${isNewest} or ${isRetry} then null else now() end`,
-    })
-    .where("id", "=", family)
-    .where(isLive)
-    .returningAll();
-  const row = db.selectFrom("token_families").where("id", "=", family);
-  const token = db.insertUnder(row.where("token_id", "=", token_id), "tokens", {
-    id: token_id,
-    user_id: sql`user_id`,
-    family_id: family,
-    name: null,
-    scopes: sql`scopes`,
-    created_by_user: null,
-    expires_at: sql`now() + make_interval(secs => access_lifetime_s)`,
+  const { token, user } = await db.batch({
+    token: db.call<TokenRow>("rotate_token", [family, generation, newId("token"), REFRESH_LIFETIME_S, GRACE_S]),
+    user: db.call<NamedUserRow>("family_user", [family], "(person).*, org_name, org_slug"),
   });
-  const { rotated, current, user } = await db.batch({
-    rotated: change,
-    made: token,
-    current: db.selectFrom("tokens").selectAll().where("id", "in", row.select("token_id")),
-    user: db
-      .selectFrom("users")
-      .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
-      .selectAll("users")
-      .select(["org.name as org_name", "org.slug as org_slug"])
-      .where("users.id", "in", row.select("user_id")),
-  });
-  if (!rotated[0] || rotated[0].revoked_at !== null || !current[0] || !user[0]) return null;
-  return { family: rotated[0], token: current[0], user: user[0] };
+  if (!token[0] || !user[0]) return null;
+  return { token: token[0], generation: generation + 1, user: user[0] };
 }

@@ -41,7 +41,6 @@ export type PersonalToken = v.InferOutput<typeof personalTokenBody>;
 export const refreshBody = v.strictObject({ refresh_token: v.string() });
 
 export type TokenRow = Row<"tokens">;
-export type FamilyRow = Row<"token_families">;
 
 /** What minting for an org user answers: RFC 6749 §5.1, with the id that revokes it. */
 export const mintedToken = v.strictObject({

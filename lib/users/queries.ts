@@ -1,11 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
 import { NONE } from "../db/schema.ts";
-import { unhurried } from "../db/statements.ts";
-import type { TenantDb } from "../db/tenant-db.ts";
+import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import { containing } from "../paging.ts";
-import type { CreateUser, ListUsers, NamedUserRow, Profile, UpdateUser, UserRow } from "./schema.ts";
+import type { CreateUser, ListUsers, NamedUserRow, Profile, UpdateUser } from "./schema.ts";
 
 /** What the feed says of a user: read by the org's admins and by that user. */
 const about = {
@@ -13,9 +12,30 @@ const about = {
   readers: sql<string[]>`array['user:' || id]`,
 };
 
+/** The names of what is around a user, in the same statement. */
+const around = (db: TenantDb, of: "users" | "subject") => ({
+  app_name: db.valueOf("apps", "name", sql.ref(`${of}.app_id`)),
+  sandbox_name: db.valueOf("sandboxes", "name", sql.ref(`${of}.sandbox_id`)),
+  org_name: db.valueOf("orgs", "name", sql.ref(`${of}.org_id`)),
+  org_slug: db.valueOf("orgs", "slug", sql.ref(`${of}.org_id`)),
+});
+
+const namedUsers = (db: TenantDb) => {
+  const { app_name, sandbox_name, org_name, org_slug } = around(db, "users");
+  return db
+    .selectFrom("users")
+    .selectAll()
+    .select([
+      app_name.as("app_name"),
+      sandbox_name.as("sandbox_name"),
+      org_name.as("org_name"),
+      org_slug.as("org_slug"),
+    ]);
+};
+
 /** One page of users, newest first, and how many there are. */
 export function listUsers(db: TenantDb, { search, org, role, ...page }: ListUsers) {
-  let users = db.selectFrom("users").selectAll();
+  let users = namedUsers(db);
   // A malformed org is one that nobody is in.
   if (org !== undefined) users = isId("org", org) ? users.where("org_id", "=", org) : users.where(sql.lit(false));
   if (role) users = users.where("role", "=", role);
@@ -33,7 +53,7 @@ export async function createUser(
   db: TenantDb,
   id: Id<"user">,
   { org, role, metadata, ...values }: CreateUser,
-): Promise<UserRow> {
+): Promise<NamedUserRow> {
   if (role && !org) throw invalid({ field: "role", message: "needs an org: a role is held in one" });
   const place = org ? db.inOrg(org) : db;
   const user = place.insertInto("users", {
@@ -42,29 +62,14 @@ export async function createUser(
     role: org ? (role ?? "member") : null,
     metadata: JSON.stringify(metadata),
   });
-  const [row] = await place
-    .telling(user, { kind: "user.created", title: sql`'User created: ' || coalesce(name, id)`, ...about })
-    .execute();
+  const told: Telling = { kind: "user.created", title: sql`'User created: ' || coalesce(name, id)`, ...about };
+  const [row] = await place.telling(user, told, around(place, "subject")).execute();
   return row!;
 }
 
-export const getUser = (db: TenantDb, id: Id<"user">): Promise<UserRow> =>
-  db
-    .selectFrom("users")
-    .selectAll()
+export const getUser = (db: TenantDb, id: Id<"user">): Promise<NamedUserRow> =>
+  namedUsers(db)
     .where("id", "=", id)
-    .executeTakeFirstOrThrow(() => notFound("user"));
-
-/** The user with the names of app, sandbox and org around it. */
-export const getCurrentUser = (db: TenantDb, id: Id<"user">): Promise<NamedUserRow> =>
-  db
-    .selectFrom("users")
-    .innerJoin(db.selectFrom("apps").selectAll().as("app"), "app.id", "users.app_id")
-    .leftJoin(db.selectFrom("sandboxes").selectAll().as("sandbox"), "sandbox.id", "users.sandbox_id")
-    .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
-    .selectAll("users")
-    .select(["app.name as app_name", "sandbox.name as sandbox_name", "org.name as org_name", "org.slug as org_slug"])
-    .where("users.id", "=", id)
     .executeTakeFirstOrThrow(() => notFound("user"));
 
 /** Holds the user's org still, so that of two who would remove its last two owners the second sees what the first did. */
@@ -88,19 +93,23 @@ export async function updateUser(
   db: TenantDb,
   id: Id<"user">,
   { org, metadata, ...values }: UpdateUser,
-): Promise<UserRow> {
+): Promise<NamedUserRow> {
   let change = db.patch("users", { ...values, metadata: metadata && JSON.stringify(metadata) }).where("id", "=", id);
   if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (values.role) change = change.where("org_id", "!=", NONE);
   if (values.role && values.role !== "owner") change = change.where(keepsOwner(db));
   const { row, found } = await db.batch({
     lock: lockOrg(db, id),
-    row: db.telling(change, {
-      kind: "user.updated",
-      title: sql`'User updated: ' || coalesce(name, id)`,
-      metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
-      ...about,
-    }),
+    row: db.telling(
+      change,
+      {
+        kind: "user.updated",
+        title: sql`'User updated: ' || coalesce(name, id)`,
+        metadata: { fields: Object.keys({ ...values, ...(metadata && { metadata }) }) },
+        ...about,
+      },
+      around(db, "subject"),
+    ),
     found: db.selectFrom("users").select("org_id").where("id", "=", id),
   });
   if (row[0]) return row[0];
@@ -112,10 +121,18 @@ export async function updateUser(
   throw lastOwner();
 }
 
-/** Deletes a user, with its tokens and the agents that are its own. 409 for an org's last owner. */
+/**
+ * Ends a user, with its tokens and the agents that are its own (the database's app.end_row): of many rows the sweep
+ * deletes the rest, and the user last. 409 for an org's last owner.
+ */
 export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
-  const change = db.deleteFrom("users").where("id", "=", id).where(keepsOwner(db));
-  const { deleted, found } = await db.behind(unhurried).batch({
+  const change = db
+    .updateTable("users")
+    .set({ ended_at: sql`now()` })
+    .where("id", "=", id)
+    .where("ended_at", "is", null)
+    .where(keepsOwner(db));
+  const { deleted, found } = await db.batch({
     lock: lockOrg(db, id),
     deleted: db.telling(change, { kind: "user.deleted", title: sql`'User deleted: ' || coalesce(name, id)`, ...about }),
     found: db.selectFrom("users").select("id").where("id", "=", id),
@@ -124,7 +141,7 @@ export async function deleteUser(db: TenantDb, id: Id<"user">): Promise<void> {
 }
 
 /** Changes a person's own profile. `metadata` merges, and null removes a name from it. */
-export async function updateProfile(db: TenantDb, id: Id<"user">, profile: Profile): Promise<UserRow> {
+export async function updateProfile(db: TenantDb, id: Id<"user">, profile: Profile): Promise<NamedUserRow> {
   const { full_name, clear_full_name, alias, metadata } = profile;
   if (clear_full_name && full_name !== undefined) {
     throw invalid({ field: "clear_full_name", message: "excludes full_name" });
@@ -138,7 +155,6 @@ export async function updateProfile(db: TenantDb, id: Id<"user">, profile: Profi
       metadata: metadata ? sql`(metadata - ${removed}::text[]) || ${JSON.stringify(kept)}::jsonb` : undefined,
     })
     .where("id", "=", id);
-  return db
-    .telling(change, { kind: "user.updated", title: sql`'User updated: ' || coalesce(name, id)`, ...about })
-    .executeTakeFirstOrThrow(() => notFound("user"));
+  const told: Telling = { kind: "user.updated", title: sql`'User updated: ' || coalesce(name, id)`, ...about };
+  return db.telling(change, told, around(db, "subject")).executeTakeFirstOrThrow(() => notFound("user"));
 }

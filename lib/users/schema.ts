@@ -78,7 +78,7 @@ export const userPage = pageOf(user);
 
 /** A user, with the names of what is around it where they were loaded. */
 export type NamedUserRow = UserRow & {
-  app_name?: string;
+  app_name?: string | null;
   sandbox_name?: string | null;
   org_name?: string | null;
   org_slug?: string | null;

@@ -31,7 +31,7 @@ describe("POST /api/v1/agents", () => {
       app,
       sandbox: null,
       org: acme,
-      org_name: null,
+      org_name: "Acme",
       team: null,
       user: null,
       name: "Ada",
@@ -300,6 +300,32 @@ describe("acl", () => {
     const { id, acl } = await anAgent(owner);
     expect(acl).toBeNull();
     await must(mine("PATCH", `${agents}/${id}`, { name: "Eve" }), 200);
+  });
+
+  it("is not needed for a personal agent: without one it is its user's, and the owners' and admins', alone", async () => {
+    const { me, mine, owner, person, asDeveloper } = await aPerson();
+    const [admin, other, viewer] = [await person("admin"), await person(), await person("viewer")];
+    const { id, acl } = await anAgent(mine, { user: me, lookup_key: `own-${me}` });
+    expect(acl).toBeNull();
+    const feed = async (call: Call) =>
+      (await must(call("GET", `/api/v1/activity_feed?agent[]=${id}`), 200)).data.map(({ kind }: any) => kind);
+    for (const call of [other.call, viewer.call]) {
+      expect((await must(call("GET", agents), 200)).total_entries).toBe(0);
+      for (const name of [id, `own-${me}`]) expect((await call("GET", `${agents}/${name}`)).status).toBe(404);
+      expect(await feed(call)).toEqual([]);
+    }
+    expect((await other.call("PATCH", `${agents}/${id}`, { name: "Eve" })).status).toBe(404);
+    expect((await other.call("PATCH", `${agents}/${id}`, { user: other.id })).status).toBe(404);
+    expect((await other.call("DELETE", `${agents}/${id}`)).status).toBe(404);
+    for (const call of [mine, owner, admin.call, asDeveloper]) {
+      expect(ids(await must(call("GET", agents), 200))).toEqual([id]);
+      await must(call("PATCH", `${agents}/${id}`, { description: crypto.randomUUID() }), 200);
+      expect(await feed(call)).toContain("agent.created");
+    }
+    // Nobody's own any more, it is the org's.
+    await must(mine("PATCH", `${agents}/${id}`, { user: null }), 200);
+    await must(other.call("PATCH", `${agents}/${id}`, { name: "Eve" }), 200);
+    expect(await feed(other.call)).toEqual(["agent.updated", "agent.updated"]);
   });
 
   it("hides an agent from whom no grant names, in the list, its totals, its pages and by itself", async () => {

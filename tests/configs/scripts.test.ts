@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, bearer, caller } from "../harness/index.ts";
+import { anAgent, anApp, bearer, type Call, caller, must, type Role, sql, together, unique } from "../harness/index.ts";
 
 const run = async (script: string, body: object = {}) => {
   const { acme, as } = await anApp();
@@ -107,6 +107,67 @@ describe("POST /api/v1/scripts/run", () => {
     expect(await seen(globex)).toEqual([owners[globex], 0]);
   });
 
+  it("runs as a user with that user's role: what it may not, the script may not, and what it sees, the script sees", async () => {
+    const { acme, globex, owners, aUser, as, asDeveloper, at } = await anApp();
+    const hidden = await anAgent(as(acme), {
+      name: "Hidden",
+      acl: { grants: [{ principal_type: "user", principal: owners[acme], actions: ["read"] }] },
+    });
+    await anAgent(as(acme), { name: "Open" });
+    await anAgent(as(globex), { name: "Foreign" });
+    const script =
+      "let found = agents.list()\nlet one = agents.get({ agent: $.hidden })\n[result.isOk(found), unwrap(found, { total_entries: 0 }).total_entries, result.isOk(one), result.message(found)]";
+    const seen = async (run_as_user: string) =>
+      (
+        await must(
+          asDeveloper("POST", "/api/v1/scripts/run", { script, run_as_user, scope: { hidden: hidden.id } }),
+          200,
+        )
+      ).result;
+    const roles = {
+      admin: [true, 2, true],
+      member: [true, 1, false],
+      viewer: [true, 1, false],
+      billing: [false, 0, false],
+    };
+    for (const [role, expected] of Object.entries(roles)) {
+      const { id } = await aUser(acme, role as Role);
+      expect([role, ...(await seen(id)).slice(0, 3)]).toEqual([role, ...expected]);
+    }
+    const nobody = await aUser(null);
+    expect((await seen(nobody.id)).slice(0, 3)).toEqual([false, 0, false]);
+    expect((await seen(nobody.id))[3]).toContain("agents:read");
+    await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { status: "suspended" }), 200);
+    const refused = await must(
+      asDeveloper("POST", "/api/v1/scripts/run", { script: "1", run_as_user: owners[acme] }),
+      403,
+    );
+    expect(refused.error.code).toBe("org_suspended");
+    expect(await seen(owners[globex]!)).toEqual([true, 1, false, null]);
+  });
+
+  it("answers an argument that nothing can keep with an error, as a body would be", async () => {
+    const { acme, as } = await anApp();
+    const calls = [
+      "agents.list({ search: $.text })",
+      "users.list({ search: $.text })",
+      "agents.get({ agent: $.text })",
+      "users.get({ user: $.text })",
+    ];
+    for (const call of calls) {
+      const source = call.replace("$.text", "unwrap(string.parseJson($.json))");
+      const { result, error } = await must(
+        as(acme)("POST", "/api/v1/scripts/run", { script: `result.message(${source})`, scope: { json: '"a\\u0000"' } }),
+        200,
+      );
+      expect([call, error, result]).toEqual([
+        call,
+        null,
+        expect.stringContaining("must be well-formed text without NUL"),
+      ]);
+    }
+  });
+
   it("takes one identity, and only one that is there for the sender", async () => {
     const { acme, globex, owners, as } = await anApp();
     const ask = async (body: object) => {
@@ -118,6 +179,56 @@ describe("POST /api/v1/scripts/run", () => {
     expect(await ask({ run_as_user: owners[globex] })).toEqual([422, "run_as_user"]);
     expect(await ask({ run_as_agent: agent })).toEqual([422, "run_as_agent"]);
     expect(await ask({ run_as_user: owners[acme] })).toEqual([200, undefined]);
+  });
+});
+
+describe("an Idempotency-Key of a run", () => {
+  const body = { script: "1 + 1" };
+  const key = () => ({ "Idempotency-Key": unique("run") });
+  const run = (call: Call, headers: Record<string, string>, asked: object = body) =>
+    call("POST", "/api/v1/scripts/run", asked, headers);
+
+  it("runs once: a replay is a 409 already_run, with no answer, also after a failure", async () => {
+    const { acme, as } = await anApp();
+    for (const script of ["1 + 1", "1 / 0"]) {
+      const headers = key();
+      await must(run(as(acme), headers, { script }), 200);
+      const { error } = await must(run(as(acme), headers, { script }), 409);
+      expect(error).toMatchObject({ code: "already_run", fields: [] });
+    }
+  });
+
+  it("runs once of many at once", async () => {
+    const { acme, as } = await anApp();
+    const headers = key();
+    const statuses = (await together(10, () => run(as(acme), headers))).map(({ status }) => status);
+    expect(statuses.sort()).toEqual([200, ...Array(9).fill(409)]);
+  });
+
+  it("holds one request of one person: another body is a 422, a colleague's key another", async () => {
+    const { acme, as, asDeveloper } = await anApp();
+    const headers = key();
+    await must(run(as(acme), headers), 200);
+    const other = await must(run(as(acme), headers, { script: "2" }), 422);
+    expect(other.error.fields).toMatchObject([{ field: "Idempotency-Key" }]);
+    await must(run(as(acme, { role: "member" }), headers), 200);
+    await must(run(asDeveloper, headers), 200);
+  });
+
+  it("is committed before the run, and left free by a run that never began", async () => {
+    const { acme, globex, owners, as, asDeveloper } = await anApp();
+    const headers = key();
+    const rows = () => sql("select from data.idempotency_keys where key = $1", [headers["Idempotency-Key"]]);
+    await must(run(as(acme), headers, { script: "1", run_as_user: owners[globex] }), 422);
+    expect(await rows()).toHaveLength(0);
+    await must(run(asDeveloper, headers), 200);
+    expect(await rows()).toHaveLength(1);
+  });
+
+  it.each(["", "two words", "x".repeat(256)])("is refused where it is %j", async (text) => {
+    const { acme, as } = await anApp();
+    const { error } = await must(run(as(acme), { "Idempotency-Key": text }), 422);
+    expect(error.fields).toMatchObject([{ field: "Idempotency-Key" }]);
   });
 });
 

@@ -61,6 +61,18 @@ describe("GET /protected/api/v2/developer/apps/:app_id/keys", () => {
     ]);
   });
 
+  it("are the newest 1000", async () => {
+    const { app, at, asDeveloper } = await anApp();
+    await sql(
+      `insert into data.keys (id, app_id, sandbox_id, type, hash, hint)
+        select 'dsk_' || lpad(i::text, 22, '0'), $1, '-', 'publishable', sha256(i::text::bytea), 'hint' from generate_series(1, 1000) i`,
+      [app],
+    );
+    const { data } = await must(asDeveloper("GET", `${at}/keys`), 200);
+    // The app's own two are newer than any of these.
+    expect([data.length, data.at(-1).id]).toEqual([1000, `dsk_${"3".padStart(22, "0")}`]);
+  });
+
   it("never shows a secret key again", async () => {
     const { at, asDeveloper, secret_key } = await anApp();
     const { full_key } = await must(asDeveloper("POST", `${at}/keys`, { type: "secret" }), 201);

@@ -156,6 +156,15 @@ describe("GET /protected/api/v2/developer/apps/:app_id/orgs", () => {
     expect(ids(await must(asDeveloper("GET", `${at}/orgs?search=nothing-like-it`), 200))).toEqual([]);
   });
 
+  it("takes a search of 200 characters and no more, as every list does", async () => {
+    const { at, asDeveloper } = await anApp();
+    for (const path of [`${at}/orgs`, `${at}/users`, "/api/v1/orgs", "/api/v1/agents"]) {
+      await must(asDeveloper("GET", `${path}?search=${"é".repeat(200)}`), 200);
+      const { status, body } = await asDeveloper("GET", `${path}?search=${"é".repeat(201)}`);
+      expect([status, body.error.fields[0].field]).toEqual([422, "search"]);
+    }
+  });
+
   it("reads %, _ and \\ in a search as themselves", async () => {
     const { at, anOrg, asDeveloper } = await anApp();
     const made = await anOrg({ name: "100%_\\" });

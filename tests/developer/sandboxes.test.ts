@@ -272,6 +272,15 @@ describe("DELETE /api/v1/sandboxes/:sandbox", () => {
     }
   });
 
+  it("is refused to the sandbox's own key, which sees the record; to another's there is none", async () => {
+    const { asDeveloper } = await anApp();
+    const [one, two] = [await aSandbox(asDeveloper), await aSandbox(asDeveloper)];
+    const { status, body } = await one.inside("DELETE", `${sandboxes}/${one.id}`);
+    expect([status, body.error.code]).toEqual([403, "sandbox_key"]);
+    expect((await two.inside("DELETE", `${sandboxes}/${one.id}`)).status).toBe(404);
+    await must(one.inside("GET", `${sandboxes}/${one.id}`), 200);
+  });
+
   it("leaves a 404 behind, frees the slug and leaves the other sandboxes alone", async () => {
     const { asDeveloper } = await anApp();
     const [one, two] = [await aSandbox(asDeveloper), await aSandbox(asDeveloper)];

@@ -1,12 +1,13 @@
 /** `npm start` as a new user meets it: real processes, a data directory of their own, signals. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { decodeJwt } from "jose";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { openPostgres } from "../../lib/local/postgres.ts";
 import { bearer, caller, developer, must } from "../harness/index.ts";
 
@@ -26,15 +27,21 @@ async function freePort(): Promise<number> {
 type Started = { child: ChildProcess; output: () => string; ended: Promise<number | null> };
 const running = new Set<ChildProcess>();
 
+const environment = (env: Record<string, string>) => ({
+  ...process.env,
+  DATABASE_URL: "",
+  OWNER_DATABASE_URL: "",
+  AGENTRY_DATA: data,
+  PORT: String(port),
+  ...env,
+});
+
 /** Starts the local runner; ready when it has shown its first request, or when it has ended. */
 async function start(
   env: Record<string, string> = {},
   command = [process.execPath, "lib/local/start.ts"],
 ): Promise<Started> {
-  const child = spawn(command[0]!, command.slice(1), {
-    cwd: root,
-    env: { ...process.env, DATABASE_URL: "", AGENTRY_DATA: data, PORT: String(port), ...env },
-  });
+  const child = spawn(command[0]!, command.slice(1), { cwd: root, env: environment(env) });
   running.add(child);
   let output = "";
   const ended = new Promise<number | null>((done) => child.once("exit", done));
@@ -54,6 +61,22 @@ async function start(
 async function stop({ child, ended }: Started, signal: NodeJS.Signals = "SIGTERM") {
   child.kill(signal);
   return ended;
+}
+
+/** Runs one of the operator's commands to its end: how it ended, and what it said. */
+const operate = (script: string, args: string[] = [], env: Record<string, string> = {}) =>
+  new Promise<{ code: number; said: string; shown: string }>((done) => {
+    const command = [join("lib/local", script), ...args];
+    execFile(process.execPath, command, { cwd: root, env: environment(env) }, (error, stdout, stderr) =>
+      done({ code: error ? Number(error.code) : 0, said: stdout + stderr, shown: stdout }),
+    );
+  });
+
+/** A sentence, no stack, nothing of the password, and nothing left behind. */
+function isRefusal({ code, said }: { code: number | null; said: string }, sentence: RegExp) {
+  expect([code, said]).toEqual([1, expect.stringMatching(sentence)]);
+  expect(said).not.toMatch(/^ {4}at |s3cret/m);
+  expect(existsSync(join(data, "lock"))).toBe(false);
 }
 
 const credentials = async () => JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
@@ -84,7 +107,7 @@ describe("npm start", { timeout: 120_000 }, () => {
     const shown = started.output();
     const kept = await credentials();
     expect(Object.keys(kept)).toEqual(["base_url", "app_id", "secret_key", "publishable_key"]);
-    expect(JSON.parse(shown.slice(0, shown.indexOf("}") + 1))).toEqual(kept);
+    expect(JSON.parse(shown.slice(shown.indexOf("{"), shown.indexOf("}") + 1))).toEqual(kept);
     expect((await stat(join(data, "credentials.json"))).mode & 0o777).toBe(0o600);
     expect((await stat(join(data, "secrets.json"))).mode & 0o777).toBe(0o600);
     const command = shown.slice(shown.indexOf("  curl"), shown.lastIndexOf("'") + 1);
@@ -94,14 +117,41 @@ describe("npm start", { timeout: 120_000 }, () => {
     const second = await start({ PORT: String(await freePort()) });
     expect(await second.ended).toBe(1);
     expect(second.output()).toMatch(/The data directory .* is in use by the process \d+\. Stop that one first/);
+    const meanwhile = await operate("app.ts", ["list"]);
+    expect([meanwhile.code, meanwhile.said]).toEqual([
+      1,
+      expect.stringMatching(/is in use by the process \d+\. Stop that one first.* Or set OWNER_DATABASE_URL/),
+    ]);
 
     expect(await stop(started)).toBe(0);
     await expect(fetch(`${kept.base_url}/healthz`)).rejects.toThrow();
   });
 
+  it("lets scripts reach this machine where AGENTRY_ALLOW_LOOPBACK=1 says so, and nowhere else", async () => {
+    const reaches = async (env: Record<string, string>) => {
+      const started = await start(env);
+      const { base_url, secret_key } = await credentials();
+      const ask = caller(bearer(secret_key), base_url);
+      const script = `result.isOk(requests.get("${base_url}/healthz"))`;
+      const { result } = await must(ask("POST", "/api/v1/scripts/run", { script }), 200);
+      const { status } = await ask("GET", "/readyz");
+      await stop(started);
+      return [result, status];
+    };
+    expect(await reaches({ AGENTRY_ALLOW_LOOPBACK: "1" })).toEqual([true, 200]);
+    expect(await reaches({})).toEqual([false, 200]);
+  });
+
   it("keeps the data, the keys and live tokens over a second start, also on another port", async () => {
+    const made = await operate("app.ts", ["create", "--name", "Second"]);
+    expect(made.code, made.said).toBe(0);
+    await chmod(data, 0o755);
     const first = await start();
+    expect((await stat(data)).mode & 0o777).toBe(0o700);
     const before = await credentials();
+    const other = JSON.parse(made.shown);
+    const asOther = caller(bearer(other.secret_key), before.base_url);
+    expect((await must(asOther("GET", `${developer(other.app_id)}/orgs`), 200)).data).toEqual([]);
     const at = developer(before.app_id);
     const asDeveloper = caller(bearer(before.secret_key), before.base_url);
     const [acme] = (await asDeveloper("GET", `${at}/orgs`)).body.data;
@@ -125,8 +175,10 @@ describe("npm start", { timeout: 120_000 }, () => {
     expect(await stop(started, "SIGINT")).toBe(0);
   });
 
-  it("loses nothing that was answered to kill -9, and starts again", async () => {
-    const killed = await start();
+  it("loses nothing that was answered to kill -9, also after a reload, and starts again", async () => {
+    const killed = await start({}, [process.execPath, "lib/local/start.ts", "--watch"]);
+    await utimes(join(root, "functions/root/health.ts"), new Date(), new Date());
+    await vi.waitFor(() => expect(killed.output()).toContain("Reloaded in"), { timeout: 60_000 });
     const ask = await orgs();
     const answered: string[] = [];
     const writing = (async () => {
@@ -175,13 +227,61 @@ describe("npm start", { timeout: 120_000 }, () => {
     await expect(stat(join(data, "lock"))).rejects.toThrow();
   });
 
-  it("says in a sentence that the port is taken", async () => {
-    const squatter = createServer();
-    await new Promise<void>((ready) => squatter.listen(0, "127.0.0.1", ready));
+  it("says in a sentence that the port is taken, and names one that isn't", async () => {
+    const squat = async (wanted: number) => {
+      const squatter = createServer();
+      // Where the next one is taken already, it is taken.
+      await new Promise<void>((ready) => squatter.once("error", () => ready()).listen(wanted, "127.0.0.1", ready));
+      return squatter;
+    };
+    const squatter = await squat(0);
     const taken = (squatter.address() as AddressInfo).port;
-    const refused = await start({ PORT: String(taken) });
-    expect(await refused.ended).toBe(1);
-    expect(refused.output()).toContain(`Port ${taken} is in use.`);
-    await new Promise((closed) => squatter.close(closed));
+    const next = await squat(taken + 1);
+    const refused = await operate("start.ts", [], { PORT: String(taken) });
+    isRefusal(refused, new RegExp(`Port ${taken} is in use\\. .*PORT=\\d+ npm start`));
+    expect(Number(refused.said.match(/PORT=(\d+)/)![1])).toBeGreaterThan(taken + 1);
+    for (const server of [squatter, next]) server.close();
+  });
+
+  it("says in a sentence what the operator has to put right, and undoes what was begun", async () => {
+    const malformed = {
+      OWNER_DATABASE_URL: "postgres://me:s3cret#@host/db",
+      DATABASE_URL: "postgres://me:s3cret@[/db",
+    };
+    const nowhere = "postgres://me:s3cret@127.0.0.1:1/db";
+    const [bogus, nothing, ...unusable] = await Promise.all([
+      operate("app.ts", ["--bogus"]),
+      operate("app.ts", ["create"]),
+      operate("app.ts", ["list"], malformed),
+      operate("migrate.ts", [], malformed),
+      operate("start.ts", [], malformed),
+      operate("app.ts", ["list"], { OWNER_DATABASE_URL: nowhere }),
+      operate("migrate.ts", [], { OWNER_DATABASE_URL: nowhere }),
+    ]);
+    isRefusal(bogus!, /'--bogus'[\s\S]*Usage:/);
+    isRefusal(nothing!, /create needs --name\.[\s\S]*Usage:/);
+    for (const refused of unusable.slice(0, 3)) isRefusal(refused, /DATABASE_URL is no connection string/);
+    for (const refused of unusable.slice(3)) isRefusal(refused, /OWNER_DATABASE_URL can't be reached: .*ECONNREFUSED/);
+    isRefusal(
+      await operate("start.ts", [], { DATABASE_URL: nowhere }),
+      /DATABASE_URL can't be reached: .*ECONNREFUSED/,
+    );
+    await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+  });
+
+  it("says in a sentence that a file of the data directory is broken, and stops what it has started", async () => {
+    const path = join(data, "credentials.json");
+    const kept = await readFile(path);
+    await writeFile(path, "{");
+    isRefusal(await operate("start.ts"), /credentials\.json can't be read as JSON\. Mend it, or delete it/);
+    await writeFile(path, kept);
+    await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+  });
+
+  it.runIf(process.getuid?.() === 0)("refuses a data directory that somebody else owns", async () => {
+    const foreign = join(data, "foreign");
+    await mkdir(foreign);
+    await chown(foreign, 65_534, 65_534);
+    isRefusal(await operate("start.ts", [], { AGENTRY_DATA: foreign }), /belongs to another user/);
   });
 });

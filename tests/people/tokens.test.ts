@@ -15,6 +15,21 @@ async function aMember(scopes?: string[]) {
   };
 }
 
+describe("GET /api/v1/users/:user/tokens", () => {
+  it("shows the newest 1000", async () => {
+    const { app, acme, owners, as } = await anApp();
+    const me = owners[acme]!;
+    await sql(
+      `insert into data.tokens (id, app_id, sandbox_id, org_id, user_id, scopes, expires_at)
+        select 'sat_' || lpad(i::text, 22, '0'), $1, '-', $2, $3, '{}', now() from generate_series(1, 1000) i`,
+      [app, acme, me],
+    );
+    const { data } = await must(as(acme)("GET", "/api/v1/users/me/tokens"), 200);
+    // The one that asks is newer than any of these.
+    expect([data.length, data.at(-1).id]).toEqual([1000, `sat_${"2".padStart(22, "0")}`]);
+  });
+});
+
 describe("POST /api/v1/users/:user/tokens", () => {
   it("makes a token that lives 30 days and may do all its user may, unless told otherwise", async () => {
     const { user, itself } = await aMember();

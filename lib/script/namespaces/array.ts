@@ -1,29 +1,51 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
-import { groups, joined, keyOf, order, Seen, setOf, sorted, sumOf } from "../lists.ts";
+import { chosen, groups, joined, order, Seen, setOf, sorted, sumOf, walk, walkKeys } from "../lists.ts";
 import type { Run } from "../run.ts";
-import { type Callable, equals, isList, type List, type MapValue, truthy, typeWords, type Value } from "../values.ts";
+import {
+  type Callable,
+  equals,
+  isList,
+  type List,
+  type MapValue,
+  truthy,
+  typeWords,
+  type Value,
+  type Waiting,
+} from "../values.ts";
 
 const MAX_RANGE = 1_000_000;
 
-/** Calls `each` with the item and its place, in order. The list is paid for before, while calls may nest. */
-function eachOf(run: Run, list: List, each: Callable): Value[] {
+/** The list is paid for before, while calls may nest. */
+function* eachOf(run: Run, list: List, each: Callable): Waiting<Value[]> {
   run.list(list.length);
-  return list.map((item, i) => run.call(each, [item, i]));
+  const out = new Array<Value>(list.length);
+  yield* walk(run, list, each, (value, _, i) => {
+    out[i] = value;
+  });
+  return out;
 }
 
 /** The item that stands first, or last with `sign` -1, by its order; of several the earliest. */
-function extreme(run: Run, list: List, by: Callable | string | undefined, sign: 1 | -1): Value {
+function* extreme(run: Run, list: List, by: Callable | string, sign: 1 | -1): Waiting<Value> {
   let best: Value = null;
   let bestKey: Value = null;
-  list.forEach((item, i) => {
-    const key = by === undefined ? item : keyOf(run, item, by);
+  yield* walkKeys(run, list, by, (key, item, i) => {
     run.charge(1);
-    if (i === 0 || order(run, key, bestKey) * sign < 0) {
-      best = item;
-      bestKey = key;
-    }
+    if (i > 0 && order(run, key, bestKey) * sign >= 0) return;
+    best = item;
+    bestKey = key;
   });
+  return best;
+}
+
+/** The least item, or the greatest with `sign` -1. */
+function least(run: Run, list: List, sign: 1 | -1): Value {
+  let best = list[0] ?? null;
+  for (const item of list) {
+    run.charge(2);
+    if (order(run, item, best) * sign < 0) best = item;
+  }
   return best;
 }
 
@@ -34,7 +56,7 @@ function flat(run: Run, list: List, depth: number): Value[] {
       run.charge(1);
       if (isList(item) && left > 0) add(item, left - 1);
       else {
-        run.alloc(8);
+        run.alloc(24);
         out.push(item);
       }
     }
@@ -44,33 +66,46 @@ function flat(run: Run, list: List, depth: number): Value[] {
   return out;
 }
 
-function split(run: Run, list: List, test: Callable): [Value[], Value[]] {
+function* split(run: Run, list: List, test: Callable): Waiting<[Value[], Value[]]> {
   const yes: Value[] = [];
   const no: Value[] = [];
-  run.list(list.length);
-  list.forEach((item, i) => {
-    (truthy(run.call(test, [item, i])) ? yes : no).push(item);
+  run.list(list.length * 2);
+  yield* walk(run, list, test, (value, item) => {
+    (truthy(value) ? yes : no).push(item);
   });
   return [yes, no];
 }
 
-const findIndex = (run: Run, list: List, test: Callable) =>
-  list.findIndex((item, i) => truthy(run.call(test, [item, i])));
-
-function indexOf(run: Run, list: List, item: Value): number {
-  return list.findIndex((one) => {
-    run.charge(1);
-    return equals(one, item, run);
+/** The first place whose test is true, or false when `is` says so; -1 if there is none. */
+function* findIndex(run: Run, list: List, test: Callable, is = true): Waiting<number> {
+  let found = -1;
+  yield* walk(run, list, test, (value, _, i) => {
+    if (truthy(value) !== is) return false;
+    found = i;
+    return true;
   });
+  return found;
 }
 
-function sort(run: Run, list: List, compare?: Callable): List {
+function* indexOf(run: Run, list: List, item: Value): Waiting<number> {
+  for (let i = 0; i < list.length; i++) {
+    if (run.steps > run.restAt) yield null;
+    run.charge(1);
+    if (equals(list[i]!, item, run)) return i;
+  }
+  return -1;
+}
+
+function sort(run: Run, list: List, compare?: Callable): Waiting<List> {
   if (!compare) return sorted(run, list, (a, b) => order(run, a, b));
-  return sorted(run, list, (a, b) => {
-    const value = run.call(compare, [a, b]);
+  const ordered = (value: Value): number => {
     if (typeof value === "number") return value;
     if (typeof value === "boolean") return value ? -1 : 1;
     throw fail("runtime", `the function of \`sort\` gives a number below, at or above 0, not ${typeWords(value)}`);
+  };
+  if (!compare.waits) return sorted(run, list, (a, b) => ordered(run.call(compare, [a, b])));
+  return sorted(run, list, function* (a, b): Waiting<number> {
+    return ordered(yield* run.calling(compare, [a, b]));
   });
 }
 
@@ -80,8 +115,9 @@ function range(run: Run, from: number, to: number | undefined, step: number): Va
   const count = Math.max(0, Math.ceil((end - start) / step));
   if (count > MAX_RANGE) throw fail("runtime", `\`range\` makes at most ${MAX_RANGE.toLocaleString("en")} numbers`);
   run.list(count);
-  run.charge(count >> 2);
-  return Array.from({ length: count }, (_, i) => start + i * step);
+  const numbers = new Array<number>(count);
+  for (let i = 0; i < count; i++) numbers[i] = start + i * step;
+  return numbers;
 }
 
 function chunk(run: Run, list: List, size: number): Value {
@@ -97,9 +133,18 @@ function chunk(run: Run, list: List, size: number): Value {
 
 function zip(run: Run, first: List, second: List): Value {
   const count = Math.min(first.length, second.length);
-  run.alloc(count * 72);
-  run.charge(count);
-  return Array.from({ length: count }, (_, i) => [first[i]!, second[i]!]);
+  run.alloc(count * 88);
+  run.charge(count * 2);
+  const pairs = new Array<Value>(count);
+  for (let i = 0; i < count; i++) pairs[i] = [first[i]!, second[i]!];
+  return pairs;
+}
+
+function changed(run: Run, found: ReadonlyMap<string, Value[]>, change: (items: Value[]) => Value): MapValue {
+  run.fields(found.size);
+  const map = new Map<string, Value>();
+  for (const [key, items] of found) map.set(key, change(items));
+  return map;
 }
 
 function place(name: string, list: List, index: number, end: number) {
@@ -115,7 +160,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "What `each(item, index)` gives for every item.",
     example: "array.map([1, 2], fn(x) { x * 10 })",
     gives: [10, 20],
-    run: eachOf,
+    steps: eachOf,
   }),
   entry({
     name: "filter",
@@ -124,7 +169,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items for which `test(item, index)` is true.",
     example: "array.filter([1, 2, 3], fn(x) { x > 1 })",
     gives: [2, 3],
-    run: (run, list, test) => split(run, list, test)[0],
+    *steps(run, list, test) {
+      return (yield* split(run, list, test))[0];
+    },
   }),
   entry({
     name: "reduce",
@@ -134,8 +181,15 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Goes through the list with a value: `step(value, item, index)` gives the next one.",
     example: "array.reduce([1, 2, 3], 0, fn(sum, x) { sum + x })",
     gives: 6,
-    run: (run, list, initial, step) =>
-      list.reduce((value: Value, item, i) => run.call(step, [value, item, i]), initial),
+    *steps(run, list, initial, step) {
+      let value = initial;
+      for (let i = 0; i < list.length; i++) {
+        if (run.steps > run.restAt) yield null;
+        const args = [value, list[i]!, i];
+        value = step.waits ? yield* run.calling(step, args) : run.call(step, args);
+      }
+      return value;
+    },
   }),
   entry({
     name: "forEach",
@@ -144,8 +198,8 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Calls `each(item, index)` for every item, for what it does.",
     example: "array.forEach([1], fn(x) { println(x) })",
     gives: null,
-    run: (run, list, each) => {
-      for (const [i, item] of list.entries()) run.call(each, [item, i]);
+    *steps(run, list, each) {
+      yield* walk(run, list, each, () => false);
       return null;
     },
   }),
@@ -157,7 +211,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The first item for which `test` is true, or null.",
     example: "array.find([1, 2, 3], fn(x) { x > 1 })",
     gives: 2,
-    run: (run, list, test) => list[findIndex(run, list, test)] ?? null,
+    *steps(run, list, test) {
+      return list[yield* findIndex(run, list, test)] ?? null;
+    },
   }),
   entry({
     name: "findIndex",
@@ -166,7 +222,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The place of the first item for which `test` is true, or -1.",
     example: "array.findIndex([1, 2, 3], fn(x) { x > 1 })",
     gives: 1,
-    run: findIndex,
+    steps: (run, list, test) => findIndex(run, list, test),
   }),
   entry({
     name: "some",
@@ -175,7 +231,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Whether `test` is true for any item.",
     example: "array.some([1, 2], fn(x) { x > 1 })",
     gives: true,
-    run: (run, list, test) => findIndex(run, list, test) >= 0,
+    *steps(run, list, test) {
+      return (yield* findIndex(run, list, test)) >= 0;
+    },
   }),
   entry({
     name: "every",
@@ -184,7 +242,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Whether `test` is true for all items.",
     example: "array.every([1, 2], fn(x) { x > 1 })",
     gives: false,
-    run: (run, list, test) => list.every((item, i) => truthy(run.call(test, [item, i]))),
+    *steps(run, list, test) {
+      return (yield* findIndex(run, list, test, false)) < 0;
+    },
   }),
   entry({
     name: "count",
@@ -193,7 +253,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "For how many items `test` is true.",
     example: "array.count([1, 2, 3], fn(x) { x > 1 })",
     gives: 2,
-    run: (run, list, test) => split(run, list, test)[0].length,
+    *steps(run, list, test) {
+      return (yield* split(run, list, test))[0].length;
+    },
   }),
   entry({
     name: "length",
@@ -277,8 +339,8 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items up to the first for which `test` is not true.",
     example: "array.takeWhile([1, 2, 3, 1], fn(x) { x < 3 })",
     gives: [1, 2],
-    run: (run, list, test) => {
-      const end = list.findIndex((item, i) => !truthy(run.call(test, [item, i])));
+    *steps(run, list, test) {
+      const end = yield* findIndex(run, list, test, false);
       return end < 0 ? list : list.slice(0, end);
     },
   }),
@@ -289,8 +351,8 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items from the first on for which `test` is not true.",
     example: "array.dropWhile([1, 2, 3, 1], fn(x) { x < 3 })",
     gives: [3, 1],
-    run: (run, list, test) => {
-      const start = list.findIndex((item, i) => !truthy(run.call(test, [item, i])));
+    *steps(run, list, test) {
+      const start = yield* findIndex(run, list, test, false);
       return start < 0 ? [] : list.slice(start);
     },
   }),
@@ -301,7 +363,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The first place of an equal item, or -1.",
     example: "[array.indexOf([1, { a: 1 }], { a: 1 }), array.indexOf([], 1)]",
     gives: [1, -1],
-    run: indexOf,
+    steps: indexOf,
   }),
   entry({
     name: "includes",
@@ -310,7 +372,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Whether an equal item is in the list.",
     example: "array.includes([1, 2], 2)",
     gives: true,
-    run: (run, list, item) => indexOf(run, list, item) >= 0,
+    *steps(run, list, item) {
+      return (yield* indexOf(run, list, item)) >= 0;
+    },
   }),
   entry({
     name: "push",
@@ -394,7 +458,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "`map`, and the arrays it gives in one.",
     example: "array.flatMap([1, 2], fn(x) { [x, x] })",
     gives: [1, 1, 2, 2],
-    run: (run, list, each) => flat(run, eachOf(run, list, each), 1),
+    *steps(run, list, each) {
+      return flat(run, yield* eachOf(run, list, each), 1);
+    },
   }),
   entry({
     name: "sort",
@@ -406,7 +472,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
       [1, 2, 3],
       [2, 1],
     ],
-    run: sort,
+    steps: sort,
   }),
   entry({
     name: "sortBy",
@@ -415,11 +481,14 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: 'In order of what a function gives, or of a field; from the greatest down with "desc".',
     example: 'array.sortBy([{ n: 1 }, { n: 2 }], "n", "desc")',
     gives: [{ n: 2 }, { n: 1 }],
-    run: (run, list, by, direction = "asc") => {
+    *steps(run, list, by, direction = "asc") {
       const sign = direction === "desc" ? -1 : 1;
-      run.alloc(list.length * 48);
-      const keyed = list.map((item) => ({ item, key: keyOf(run, item, by) }));
-      return sorted(run, keyed, (a, b) => order(run, a.key, b.key) * sign).map(({ item }) => item);
+      run.alloc(list.length * 64);
+      const keyed: { item: Value; key: Value }[] = [];
+      yield* walkKeys(run, list, by, (key, item) => {
+        keyed.push({ item, key });
+      });
+      return (yield* sorted(run, keyed, (a, b) => order(run, a.key, b.key) * sign)).map(({ item }) => item);
     },
   }),
   entry({
@@ -429,9 +498,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Every item once, where it first stood.",
     example: "array.unique([1, 2, 1])",
     gives: [1, 2],
-    run: (run, list) => {
+    steps: (run, list) => {
       const seen = new Seen(run);
-      return list.filter((item) => seen.add(item));
+      return chosen(run, list, (item) => seen.add(item));
     },
   }),
   entry({
@@ -441,9 +510,14 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The first item for each thing that a function gives, or a field holds.",
     example: 'array.uniqueBy([{ a: 1, b: 1 }, { a: 1, b: 2 }], "a")',
     gives: [{ a: 1, b: 1 }],
-    run: (run, list, by) => {
+    *steps(run, list, by) {
       const seen = new Seen(run);
-      return list.filter((item) => seen.add(keyOf(run, item, by)));
+      const found: Value[] = [];
+      run.list(list.length);
+      yield* walkKeys(run, list, by, (key, item) => {
+        if (seen.add(key)) found.push(item);
+      });
+      return found;
     },
   }),
   entry({
@@ -459,7 +533,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
       ],
       b: [{ t: "b", n: 2 }],
     },
-    run: (run, list, by): MapValue => groups(run, list, by),
+    steps: groups,
   }),
   entry({
     name: "countBy",
@@ -468,7 +542,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "How many items there are, under the text of what a function gives or a field holds.",
     example: "array.countBy([1, 2, 3], fn(x) { x > 1 })",
     gives: { false: 1, true: 2 },
-    run: (run, list, by) => new Map([...groups(run, list, by)].map(([key, items]) => [key, items.length])),
+    *steps(run, list, by) {
+      return changed(run, yield* groups(run, list, by), (items) => items.length);
+    },
   }),
   entry({
     name: "keyBy",
@@ -477,7 +553,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items under the text of what a function gives or a field holds; of several the last.",
     example: 'array.keyBy([{ id: "x", n: 1 }], "id")',
     gives: { x: { id: "x", n: 1 } },
-    run: (run, list, by) => new Map([...groups(run, list, by)].map(([key, items]) => [key, items.at(-1)!])),
+    *steps(run, list, by) {
+      return changed(run, yield* groups(run, list, by), (items) => items.at(-1)!);
+    },
   }),
   entry({
     name: "partition",
@@ -486,9 +564,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "Two arrays: the items for which `test` is true, and the others.",
     example: "array.partition([1, 2, 3], fn(x) { x > 1 })",
     gives: [[2, 3], [1]],
-    run: (run, list, test) => {
+    *steps(run, list, test) {
       run.list(2);
-      return split(run, list, test);
+      return yield* split(run, list, test);
     },
   }),
   entry({
@@ -522,7 +600,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     gives: [0, 0, 0],
     run: (run, item, count) => {
       run.list(Math.max(0, count));
-      return Array.from({ length: Math.max(0, count) }, () => item);
+      return new Array<Value>(Math.max(0, count)).fill(item);
     },
   }),
   entry({
@@ -545,8 +623,8 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     example: 'array.enumerate(["a"])',
     gives: [[0, "a"]],
     run: (run, list) => {
-      run.alloc(list.length * 72);
-      run.charge(list.length);
+      run.alloc(list.length * 88);
+      run.charge(list.length * 2);
       return list.map((item, i) => [i, item]);
     },
   }),
@@ -578,9 +656,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items that are not in the other list.",
     example: "array.difference([1, 2, 3], [2])",
     gives: [1, 3],
-    run: (run, list, without) => {
-      const seen = setOf(run, without);
-      return list.filter((item) => !seen.has(item));
+    *steps(run, list, without) {
+      const seen = yield* setOf(run, without);
+      return yield* chosen(run, list, (item) => !seen.has(item));
     },
   }),
   entry({
@@ -590,9 +668,9 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The items of the first list that are in the second too.",
     example: "array.intersection([1, 2, 3], [3, 1])",
     gives: [1, 3],
-    run: (run, first, second) => {
-      const seen = setOf(run, second);
-      return first.filter((item) => seen.has(item));
+    *steps(run, first, second) {
+      const seen = yield* setOf(run, second);
+      return yield* chosen(run, first, (item) => seen.has(item));
     },
   }),
   entry({
@@ -621,7 +699,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The least number or string, null of none.",
     example: "array.min([2, 1])",
     gives: 1,
-    run: (run, list) => extreme(run, list, undefined, 1),
+    run: (run, list) => least(run, list, 1),
   }),
   entry({
     name: "max",
@@ -631,7 +709,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The greatest number or string, null of none.",
     example: "array.max([2, 1])",
     gives: 2,
-    run: (run, list) => extreme(run, list, undefined, -1),
+    run: (run, list) => least(run, list, -1),
   }),
   entry({
     name: "minBy",
@@ -641,7 +719,7 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The item for which a function gives, or whose field holds, the least.",
     example: 'array.minBy([{ n: 2 }, { n: 1 }], "n")',
     gives: { n: 1 },
-    run: (run, list, by) => extreme(run, list, by, 1),
+    steps: (run, list, by) => extreme(run, list, by, 1),
   }),
   entry({
     name: "maxBy",
@@ -651,6 +729,6 @@ export const array = namespace("array", "Arrays. Nothing changes an array: every
     doc: "The item for which a function gives, or whose field holds, the greatest.",
     example: 'array.maxBy([{ n: 2 }, { n: 1 }], "n")',
     gives: { n: 2 },
-    run: (run, list, by) => extreme(run, list, by, -1),
+    steps: (run, list, by) => extreme(run, list, by, -1),
   }),
 ]);

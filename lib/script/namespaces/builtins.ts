@@ -1,6 +1,7 @@
 import { entry } from "../entry.ts";
 import { fail } from "../errors.ts";
 import { Result, typeOf } from "../values.ts";
+import { merged } from "./map.ts";
 
 export const builtinFunctions = [
   entry({
@@ -47,6 +48,6 @@ export const builtinFunctions = [
     doc: "An object with the fields of both; where both have one, the second's. Null counts as empty.",
     example: "merge({ a: 1, b: 1 }, { b: 2 })",
     gives: { a: 1, b: 2 },
-    run: (_, first, second) => new Map([...(first ?? []), ...(second ?? [])]),
+    run: (run, first, second) => merged(run, [first, second]),
   }),
 ];

@@ -1,5 +1,6 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
+import type { Run } from "../run.ts";
 import { err, ok, type Value } from "../values.ts";
 
 const SECOND = 1000;
@@ -146,11 +147,11 @@ interface Parts {
 }
 
 /** What the clocks and calendars of a zone show; UTC without one. */
-function partsIn(ms: number, zone: string | undefined): Parts {
+function partsIn(run: Run, ms: number, zone: string | undefined): Parts {
   let shown = ms;
   let name = "Z";
   if (zone !== undefined && zone !== "UTC") {
-    shown = shownIn(ms, zone);
+    shown = shownIn(run, ms, zone);
     const minutes = Math.round((shown - Math.floor(ms / SECOND) * SECOND) / 60_000);
     const two = (n: number) => String(Math.abs(Math.trunc(n))).padStart(2, "0");
     name = `${minutes < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`;
@@ -169,29 +170,46 @@ function partsIn(ms: number, zone: string | undefined): Parts {
   };
 }
 
+/**
+ * By the zone's name in small letters, of which there are more spellings than zones. What a formatter holds lies outside
+ * of the heap, so that no collection is begun for it: a few are kept, and each new one is paid for.
+ */
 const formats = new Map<string, Intl.DateTimeFormat>();
+const MAX_FORMATS = 20;
+const FORMAT_BYTES = 200_000;
+const FORMAT_STEPS = 5000;
+/** What asking a zone's clock costs, beside any other operation. */
+const ZONE_STEPS = 500;
 
-function shownIn(ms: number, zone: string): number {
-  let format = formats.get(zone);
-  if (!format) {
-    try {
-      format = new Intl.DateTimeFormat("en-US", {
-        timeZone: zone,
-        hourCycle: "h23",
-        year: "numeric",
-        month: "numeric",
-        day: "numeric",
-        hour: "numeric",
-        minute: "numeric",
-        second: "numeric",
-      });
-    } catch {
-      throw fail("runtime", `"${zone.slice(0, 40)}" is not a time zone; they are named like "Europe/Berlin"`);
-    }
-    // Names of zones differ in case too, so there are more spellings than zones.
-    if (formats.size >= 20) formats.clear();
-    formats.set(zone, format);
+function formatIn(run: Run, zone: string): Intl.DateTimeFormat {
+  const name = zone.slice(0, 64).toLowerCase();
+  const known = formats.get(name);
+  if (known) return known;
+  run.alloc(FORMAT_BYTES);
+  run.charge(FORMAT_STEPS);
+  let format: Intl.DateTimeFormat;
+  try {
+    format = new Intl.DateTimeFormat("en-US", {
+      timeZone: name,
+      hourCycle: "h23",
+      year: "numeric",
+      month: "numeric",
+      day: "numeric",
+      hour: "numeric",
+      minute: "numeric",
+      second: "numeric",
+    });
+  } catch {
+    throw fail("runtime", `"${zone.slice(0, 40)}" is not a time zone; they are named like "Europe/Berlin"`);
   }
+  if (formats.size >= MAX_FORMATS) formats.delete(formats.keys().next().value!);
+  formats.set(name, format);
+  return format;
+}
+
+function shownIn(run: Run, ms: number, zone: string): number {
+  run.charge(ZONE_STEPS);
+  const format = formatIn(run, zone);
   const part = Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, Number(value)]));
   return Date.UTC(part.year!, part.month! - 1, part.day!, part.hour!, part.minute!, part.second!);
 }
@@ -242,8 +260,8 @@ const PERCENT: Record<string, string> = {
   f: "SSS",
 };
 
-function format(ms: number, pattern: string, zone: string | undefined): string {
-  const parts = partsIn(ms, zone);
+function format(run: Run, ms: number, pattern: string, zone: string | undefined): string {
+  const parts = partsIn(run, ms, zone);
   if (pattern.includes("%")) {
     return pattern
       .replace(/%F/g, "%Y-%m-%d")
@@ -267,16 +285,10 @@ const part = (name: string, doc: string, gives: number, get: (parts: Parts) => n
     doc,
     example: `datetime.${name}("2026-03-01T10:20:30Z")`,
     gives,
-    run: (run, time, zone) => {
-      if (zone !== undefined) run.charge(ZONE_STEPS);
-      return get(partsIn(timeOf(time), zone));
-    },
+    run: (run, time, zone) => get(partsIn(run, timeOf(time), zone)),
   });
 
 const T = '"2026-03-01T10:20:30Z"';
-
-/** What asking a zone's clock costs, beside any other operation. */
-const ZONE_STEPS = 50;
 
 export const datetime = namespace(
   "datetime",
@@ -299,8 +311,7 @@ export const datetime = namespace(
       example: "string.length(datetime.today())",
       gives: 10,
       run: (run, zone) => {
-        if (zone !== undefined) run.charge(ZONE_STEPS);
-        return format(run.now, "YYYY-MM-DD", zone);
+        return format(run, run.now, "YYYY-MM-DD", zone);
       },
     }),
     entry({
@@ -342,9 +353,9 @@ export const datetime = namespace(
       example: `[datetime.format(${T}, "ddd D MMM YYYY, HH:mm"), datetime.format(${T}, "%Y-%m-%d"), datetime.format(${T}, "HH:mm Z", "Europe/Berlin")]`,
       gives: ["Sun 1 Mar 2026, 10:20", "2026-03-01", "11:20 +01:00"],
       run: (run, time, pattern, zone) => {
-        run.text(pattern.length * 4);
-        if (zone !== undefined) run.charge(ZONE_STEPS);
-        return format(timeOf(time), pattern, zone);
+        run.text(pattern.length * 8);
+        run.charge(pattern.length);
+        return format(run, timeOf(time), pattern, zone);
       },
     }),
     entry({

@@ -13,9 +13,21 @@ import {
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import { err, fromJson, isMap, type Json, type MapValue, ok, toJson, toText, type Value } from "../values.ts";
+import {
+  err,
+  fromJson,
+  isMap,
+  type Json,
+  type MapValue,
+  ok,
+  toJson,
+  toText,
+  type Value,
+  type Waiting,
+} from "../values.ts";
 import type { Answer } from "../world.ts";
 
+const MAX_TOKEN = 16_000;
 const ALGORITHMS = ["HS256", "RS256", "ES256"];
 
 interface SignCall {
@@ -69,10 +81,16 @@ function keyOf(key: string | JWK, algorithm: string, use: "private" | "public") 
 }
 
 /** `key` is kept out of what the journal knows of the call. */
-function ask(run: Run, name: string, algorithm: string, key: string | MapValue, rest: Record<string, Json>): Value {
+function* ask(
+  run: Run,
+  name: string,
+  algorithm: string,
+  key: string | MapValue,
+  rest: Record<string, Json>,
+): Waiting<Value> {
   if (!ALGORITHMS.includes(algorithm)) return err(`jwt: the algorithm is one of ${ALGORITHMS.join(", ")}`);
   const args = { ...rest, algorithm };
-  return run.outbound(name, { ...args, key: toJson(key, run) }, args);
+  return yield* run.outbound(name, { ...args, key: toJson(key, run) }, args);
 }
 
 function optionOf(run: Run, options: MapValue | undefined, name: string): Json {
@@ -89,7 +107,7 @@ export const jwt = namespace(
       returns: "result<string>",
       doc: "A token with these claims, signed; HS256 unless said otherwise. `header` in the options adds to its header.",
       example: 'unwrap(jwt.sign({ sub: "1", exp: datetime.unix() + 60 }, env.JWT_SECRET, "HS256"))',
-      run: (run, claims, key, algorithm = "HS256", options) => {
+      steps: (run, claims, key, algorithm = "HS256", options) => {
         const header = optionOf(run, options, "header") ?? {};
         return ask(run, "jwt.sign", algorithm, key, { claims: toJson(claims, run), header });
       },
@@ -100,7 +118,7 @@ export const jwt = namespace(
       returns: "result<object>",
       doc: "The claims of a token whose signature, `exp` and `nbf` hold, and whose issuer and audience are those of the options, if given there.",
       example: 'unwrap(jwt.verify($.token, env.JWT_SECRET, "HS256", { issuer: "https://id.example.com" })).sub',
-      run: (run, token, key, algorithm = "HS256", options) =>
+      steps: (run, token, key, algorithm = "HS256", options) =>
         ask(run, "jwt.verify", algorithm, key, {
           token,
           now: run.now,
@@ -116,7 +134,10 @@ export const jwt = namespace(
       example: 'result.isErr(jwt.decode("no token"))',
       gives: true,
       run: (run, token) => {
-        run.text(token.length);
+        // What a token says is as large as JSON can be, a hundred times its length.
+        if (token.length > MAX_TOKEN)
+          return err(`jwt: a token has at most ${MAX_TOKEN.toLocaleString("en")} characters`);
+        run.text(token.length * 50);
         try {
           const decoded: [string, Value][] = [
             ["header", fromJson(decodeProtectedHeader(token), run)],

@@ -1,7 +1,18 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import { isList, isMap, type List, type MapValue, toText, truthy, typeWords, type Value } from "../values.ts";
+import {
+  type Callable,
+  isList,
+  isMap,
+  type List,
+  type MapValue,
+  toText,
+  truthy,
+  typeWords,
+  type Value,
+  type Waiting,
+} from "../values.ts";
 
 const MAX_PATH = 100;
 
@@ -56,19 +67,50 @@ function deepMerge(run: Run, first: MapValue, second: MapValue, depth = 0): MapV
   return merged;
 }
 
-/** The object made of those entries that `keep` wants, or as `change` changes them. */
-function rebuilt(run: Run, map: MapValue, each: (key: string, value: Value) => [string, Value] | null): MapValue {
+/** The object made of those entries that `keep` wants. */
+function kept(run: Run, map: MapValue, keep: (key: string) => boolean): MapValue {
   run.fields(map.size);
   const out = new Map<string, Value>();
-  for (const [key, value] of map) {
-    const kept = each(key, value);
-    if (kept) out.set(...kept);
-  }
+  for (const [key, value] of map) if (keep(key)) out.set(key, value);
   return out;
 }
 
-function listed(map: MapValue, each: (key: string, value: Value) => Value): Value[] {
-  return [...map].map(([key, value]) => each(key, value));
+/** The object that `build` puts together of what a function gives for each entry. */
+function* rebuilt(
+  run: Run,
+  map: MapValue,
+  each: Callable,
+  args: (key: string, value: Value) => Value[],
+  build: (out: Map<string, Value>, given: Value, key: string, value: Value) => void,
+): Waiting<MapValue> {
+  run.fields(map.size);
+  const out = new Map<string, Value>();
+  for (const [key, value] of map) build(out, yield* run.calling(each, args(key, value)), key, value);
+  return out;
+}
+
+/** The list is of its size from the start, and no pair is made for what is not one. */
+function listed<T>(run: Run, size: number, items: Iterable<T>, each: (item: T) => Value): Value[] {
+  run.list(size);
+  const list = new Array<Value>(size);
+  let i = 0;
+  for (const item of items) list[i++] = each(item);
+  return list;
+}
+
+/** All fields of all objects, the later ones winning. */
+export function merged(run: Run, objects: (MapValue | null)[]): MapValue {
+  run.fields(objects.reduce((sum, object) => sum + (object?.size ?? 0), 0));
+  const all = new Map<string, Value>();
+  for (const object of objects) for (const [key, value] of object ?? []) all.set(key, value);
+  return all;
+}
+
+/** The names in a list, paid for. */
+function namesIn(run: Run, keys: List): Set<Value> {
+  run.alloc(keys.length * 48);
+  for (const key of keys) run.charge(typeof key === "string" ? 2 + (key.length >> 6) : 2);
+  return new Set(keys);
 }
 
 export const map = namespace("map", "Objects. Nothing changes an object: every function gives a new one.", [
@@ -135,7 +177,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The object without a field.",
     example: 'map.remove({ a: 1, b: 2 }, "a")',
     gives: { b: 2 },
-    run: (run, object, removed) => rebuilt(run, object, (key, value) => (key === removed ? null : [key, value])),
+    run: (run, object, removed) => kept(run, object, (key) => key !== removed),
   }),
   entry({
     name: "keys",
@@ -144,7 +186,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The names of the fields, in their order.",
     example: "map.keys({ b: 1, a: 2 })",
     gives: ["b", "a"],
-    run: (_, object) => listed(object, (key) => key),
+    run: (run, object) => listed(run, object.size, object.keys(), (key) => key),
   }),
   entry({
     name: "values",
@@ -153,7 +195,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The values of the fields, in their order.",
     example: "map.values({ b: 1, a: 2 })",
     gives: [1, 2],
-    run: (_, object) => listed(object, (_, value) => value),
+    run: (run, object) => listed(run, object.size, object.values(), (value) => value),
   }),
   entry({
     name: "entries",
@@ -163,8 +205,8 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     example: "map.entries({ a: 1 })",
     gives: [["a", 1]],
     run: (run, object) => {
-      run.alloc(object.size * 64);
-      return listed(object, (key, value) => [key, value]);
+      run.alloc(object.size * 80);
+      return listed(run, object.size, object, ([key, value]) => [key, value]);
     },
   }),
   entry({
@@ -176,13 +218,13 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     gives: { a: 1 },
     run: (run, entries) => {
       run.fields(entries.length);
-      return new Map(
-        entries.map((pair) => {
-          if (!isList(pair) || pair.length !== 2)
-            throw fail("runtime", "`fromEntries` wants pairs of a name and a value");
-          return [toText(pair[0]!, run), pair[1]!];
-        }),
-      );
+      const made = new Map<string, Value>();
+      for (const pair of entries) {
+        if (!isList(pair) || pair.length !== 2)
+          throw fail("runtime", "`fromEntries` wants pairs of a name and a value");
+        made.set(toText(pair[0]!, run), pair[1]!);
+      }
+      return made;
     },
   }),
   entry({
@@ -192,10 +234,7 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "All fields of all objects; where several have one, the last one's. Null counts as empty.",
     example: "map.merge({ a: 1, b: 1 }, { b: 2 })",
     gives: { a: 1, b: 2 },
-    run: (run, ...objects) => {
-      run.fields(objects.reduce((sum, object) => sum + (object?.size ?? 0), 0));
-      return new Map(objects.flatMap((object) => [...(object ?? [])]));
-    },
+    run: (run, ...objects) => merged(run, objects),
   }),
   entry({
     name: "deepMerge",
@@ -214,9 +253,8 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     example: 'map.pick({ a: 1, b: 2 }, ["a", "x"])',
     gives: { a: 1 },
     run: (run, object, keys) => {
-      const names = new Set(keys);
-      for (const key of keys) run.charge(typeof key === "string" ? 1 + (key.length >> 6) : 1);
-      return rebuilt(run, object, (key, value) => (names.has(key) ? [key, value] : null));
+      const names = namesIn(run, keys);
+      return kept(run, object, (key) => names.has(key));
     },
   }),
   entry({
@@ -227,9 +265,8 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     example: 'map.omit({ a: 1, b: 2 }, ["a"])',
     gives: { b: 2 },
     run: (run, object, keys) => {
-      const names = new Set(keys);
-      for (const key of keys) run.charge(typeof key === "string" ? 1 + (key.length >> 6) : 1);
-      return rebuilt(run, object, (key, value) => (names.has(key) ? null : [key, value]));
+      const names = namesIn(run, keys);
+      return kept(run, object, (key) => !names.has(key));
     },
   }),
   entry({
@@ -239,8 +276,14 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The fields for which `test(value, name)` is true.",
     example: "map.filter({ a: 1, b: 2 }, fn(v) { v > 1 })",
     gives: { b: 2 },
-    run: (run, object, test) =>
-      rebuilt(run, object, (key, value) => (truthy(run.call(test, [value, key])) ? [key, value] : null)),
+    steps: (run, object, test) =>
+      rebuilt(
+        run,
+        object,
+        test,
+        (key, value) => [value, key],
+        (out, given, key, value) => truthy(given) && out.set(key, value),
+      ),
   }),
   entry({
     name: "mapValues",
@@ -249,7 +292,14 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The same names with what `each(value, name)` gives.",
     example: "map.mapValues({ a: 1 }, fn(v) { v + 1 })",
     gives: { a: 2 },
-    run: (run, object, each) => rebuilt(run, object, (key, value) => [key, run.call(each, [value, key])]),
+    steps: (run, object, each) =>
+      rebuilt(
+        run,
+        object,
+        each,
+        (key, value) => [value, key],
+        (out, given, key) => out.set(key, given),
+      ),
   }),
   entry({
     name: "mapKeys",
@@ -258,8 +308,14 @@ export const map = namespace("map", "Objects. Nothing changes an object: every f
     doc: "The same values under what `each(name, value)` gives.",
     example: "map.mapKeys({ a: 1 }, string.uppercase)",
     gives: { A: 1 },
-    run: (run, object, each) =>
-      rebuilt(run, object, (key, value) => [toText(run.call(each, [key, value]), run), value]),
+    steps: (run, object, each) =>
+      rebuilt(
+        run,
+        object,
+        each,
+        (key, value) => [key, value],
+        (out, given, _, value) => out.set(toText(given, run), value),
+      ),
   }),
   entry({
     name: "size",

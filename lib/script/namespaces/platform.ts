@@ -1,11 +1,11 @@
 import { entry, namespace } from "../entry.ts";
 import type { Run } from "../run.ts";
-import { toJson, type Value } from "../values.ts";
+import { toJson, type Value, type Waiting } from "../values.ts";
 
 /** A function that somebody else answers: with the test's fake, the journal, or the world. */
-function ask(run: Run, name: string, args: readonly Value[]): Value {
+function ask(run: Run, name: string, args: readonly Value[]): Waiting<Value> {
   const fake = run.tests?.mocks.get(name);
-  if (fake) return run.call(fake, [...args]);
+  if (fake) return run.calling(fake, [...args]);
   return run.outbound(
     name,
     args.map((arg) => toJson(arg, run)),
@@ -20,7 +20,7 @@ const asks = (space: string, name: string, doc: string, example: string) =>
     returns: "result<any>",
     doc,
     example,
-    run: (run, options) => ask(run, `${space}.${name}`, options ? [options] : []),
+    steps: (run, options) => ask(run, `${space}.${name}`, options ? [options] : []),
   });
 
 export const agents = namespace("agents", "The agents of the organization.", [
@@ -58,7 +58,7 @@ export const storage = namespace("storage", "Small values that stay from one run
     returns: "result<any>",
     doc: "The value under a key; an error when there is none.",
     example: 'unwrap(storage.get("last_report"), "")',
-    run: (run, key) => ask(run, "storage.get", [key]),
+    steps: (run, key) => ask(run, "storage.get", [key]),
   }),
   entry({
     name: "set",
@@ -66,7 +66,7 @@ export const storage = namespace("storage", "Small values that stay from one run
     returns: "result<any>",
     doc: "Keeps a value under a key; `remember_until` says how long.",
     example: 'unwrap(storage.set("last_report", "…", { remember_until: "3 days" }))',
-    run: (run, key, value, options) => ask(run, "storage.set", options ? [key, value, options] : [key, value]),
+    steps: (run, key, value, options) => ask(run, "storage.set", options ? [key, value, options] : [key, value]),
   }),
   entry({
     name: "delete",
@@ -74,7 +74,7 @@ export const storage = namespace("storage", "Small values that stay from one run
     returns: "result<any>",
     doc: "Forgets the value under a key.",
     example: 'unwrap(storage.delete("last_report"))',
-    run: (run, key) => ask(run, "storage.delete", [key]),
+    steps: (run, key) => ask(run, "storage.delete", [key]),
   }),
 ]);
 

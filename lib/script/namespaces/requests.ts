@@ -1,7 +1,18 @@
 import { entry, namespace } from "../entry.ts";
 import { fail } from "../errors.ts";
 import type { Run } from "../run.ts";
-import { err, isList, isMap, type Json, type MapValue, toJsonText, toText, typeWords, type Value } from "../values.ts";
+import {
+  err,
+  isList,
+  isMap,
+  type Json,
+  type MapValue,
+  toJsonText,
+  toText,
+  typeWords,
+  type Value,
+  type Waiting,
+} from "../values.ts";
 import type { HttpRequest } from "../world.ts";
 
 const MAX_TIMEOUT_S = 10;
@@ -69,12 +80,12 @@ function requestOf(run: Run, method: string, url: string, options: MapValue | un
   };
 }
 
-function send(run: Run, name: string, method: string, url: string, options: MapValue | undefined): Value {
+function* send(run: Run, name: string, method: string, url: string, options: MapValue | undefined): Waiting<Value> {
   const fake = run.tests?.mocks.get(`requests.${name}`);
-  if (fake) return run.call(fake, [url, options ?? null]);
+  if (fake) return yield* run.calling(fake, [url, options ?? null]);
   const request = requestOf(run, method, url, options);
   if (!request) return err(`the body is larger than ${run.limits.call_bytes / 1_000_000} MB`);
-  return run.outbound("requests.request", request as unknown as Json);
+  return yield* run.outbound("requests.request", request as unknown as Json);
 }
 
 const verb = (name: string, doc: string, example: string) =>
@@ -84,7 +95,7 @@ const verb = (name: string, doc: string, example: string) =>
     returns: "result<{status, headers, body}>",
     doc,
     example,
-    run: (run, url, options) => send(run, name, name, url, options),
+    steps: (run, url, options) => send(run, name, name, url, options),
   });
 
 export const requests = namespace(
@@ -107,7 +118,7 @@ export const requests = namespace(
       returns: "result<{status, headers, body}>",
       doc: "Any method.",
       example: 'unwrap(requests.request("GET", "https://api.example.com/items")).body',
-      run: (run, method, url, options) => send(run, "request", method, url, options),
+      steps: (run, method, url, options) => send(run, "request", method, url, options),
     }),
   ],
 );

@@ -80,7 +80,9 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     doc: "An ok result of what a function gives for the value; an error stays.",
     example: "unwrap(result.map(result.ok(1), fn(x) { x + 1 }))",
     gives: 2,
-    run: (run, one, each) => (one.ok ? ok(run.call(each, [one.value])) : one),
+    *steps(run, one, each) {
+      return one.ok ? ok(yield* run.calling(each, [one.value])) : one;
+    },
   }),
   entry({
     name: "mapErr",
@@ -90,7 +92,9 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     doc: "An error result of what a function gives for the message; an ok one stays.",
     example: 'result.message(result.mapErr(result.err("no"), fn(m) { m + "!" }))',
     gives: "no!",
-    run: (run, one, each) => (one.ok ? one : err(toText(run.call(each, [one.message]), run))),
+    *steps(run, one, each) {
+      return one.ok ? one : err(toText(yield* run.calling(each, [one.message]), run));
+    },
   }),
   entry({
     name: "andThen",
@@ -100,7 +104,9 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     doc: "What a function makes of the value, itself a result; an error stays.",
     example: 'unwrap(result.andThen(result.ok("1"), string.parseInt))',
     gives: 1,
-    run: (run, one, next) => (one.ok ? asResult(run.call(next, [one.value])) : one),
+    *steps(run, one, next) {
+      return one.ok ? asResult(yield* run.calling(next, [one.value])) : one;
+    },
   }),
   entry({
     name: "all",
@@ -110,9 +116,9 @@ export const result = namespace("result", "Outcomes of what may fail: ok with a 
     example: "unwrap(result.all([result.ok(1), result.ok(2)]))",
     gives: [1, 2],
     run: (run, results) => {
-      run.charge(results.length >> 2);
+      run.list(results.length);
       const bad = results.find((one) => one instanceof Result && !one.ok);
-      return bad ?? ok(results.map((one) => asResult(one).value));
+      return bad ?? ok(results.map((one) => (one instanceof Result ? one.value : one)));
     },
   }),
   entry({

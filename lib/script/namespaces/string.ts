@@ -4,20 +4,77 @@ import { joined } from "../lists.ts";
 import { type Match, patternOf } from "../pattern.ts";
 import type { Run } from "../run.ts";
 import { find, findLast, pieces, SHORT } from "../search.ts";
-import { type Callable, err, fromJson, ok, type Result, toJsonText, toText, type Value } from "../values.ts";
+import {
+  type Callable,
+  err,
+  ok,
+  parseJson,
+  type Result,
+  toJsonText,
+  toText,
+  type Value,
+  type Waiting,
+} from "../values.ts";
 
-const toMap = (match: Match): Value =>
-  new Map<string, Value>([
+function toMap(run: Run, match: Match): Value {
+  run.fields(4);
+  return new Map<string, Value>([
     ["match", match.text],
     ["index", match.index],
     ["groups", match.groups],
     ["named", match.named],
   ]);
+}
+
+/** What a part of a text takes beside it, in a list that grows: it refers to the text, or is a short one of its own. */
+const PIECE_BYTES = 64;
 
 /** A text that may be longer than what it is made from: paid for before it is made. */
 function made(run: Run, length: number, make: () => string): string {
   run.text(length);
   return make();
+}
+
+/** Of other letters, one may become three: U+0390 does. */
+const cased = (run: Run, text: string, make: () => string) =>
+  made(run, /[^\0-\x7f]/.test(text) ? text.length * 3 : text.length, make);
+
+/**
+ * Piece by piece, since what a letter is made of may be eighteen times as long (U+FDFA) and little of it stays. Marks
+ * go with their letters, so a piece may end anywhere but within a pair.
+ */
+function slug(run: Run, text: string): string {
+  const parts: string[] = [];
+  inPieces(text, (piece) => {
+    const plain = piece.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+    const kept = plain.replace(/[^a-z0-9]+/g, "-");
+    run.text(kept.length * 2);
+    run.charge(plain.length);
+    // Where two pieces meet there is one hyphen, as anywhere.
+    const next = kept.startsWith("-") && (parts.at(-1) ?? "-").endsWith("-") ? kept.slice(1) : kept;
+    if (next !== "") parts.push(next);
+  });
+  const whole = parts.join("");
+  return whole.endsWith("-") ? whole.slice(0, -1) : whole;
+}
+
+const reverse = (run: Run, text: string) =>
+  made(run, text.length * 2, () => {
+    const parts: string[] = [];
+    inPieces(text, (piece) => {
+      run.charge(piece.length);
+      parts.push([...piece].reverse().join(""));
+    });
+    return parts.reverse().join("");
+  });
+
+/** A thousand characters at a time, and no pair of halves taken apart. */
+function inPieces(text: string, see: (piece: string) => void) {
+  for (let from = 0, to = 0; from < text.length; from = to) {
+    to = Math.min(from + 1000, text.length);
+    if ((text.codePointAt(to - 1) ?? 0) > 0xffff) to++;
+    see(text.slice(from, to));
+  }
 }
 
 /** How often a part stands in a text, without overlapping. */
@@ -30,20 +87,30 @@ function occurrences(run: Run, text: string, part: string): number {
 
 function replace(run: Run, text: string, part: string, by: string): string {
   const count = occurrences(run, text, part);
-  return made(run, text.length + count * Math.max(0, by.length - part.length), () =>
-    part.length > SHORT ? pieces(run, text, part).join(by) : text.replaceAll(part, () => by),
-  );
+  run.alloc(count * PIECE_BYTES);
+  run.charge(count * 2);
+  return made(run, text.length + count * Math.max(0, by.length - part.length), () => {
+    if (part !== "") return pieces(run, text, part).join(by);
+    return text === "" ? by : by + text.split("").join(by) + by;
+  });
 }
 
-function replacePattern(run: Run, text: string, source: string, by: string | Callable, flags: string): string {
+function* replacePattern(
+  run: Run,
+  text: string,
+  source: string,
+  by: string | Callable,
+  flags: string,
+): Waiting<string> {
   const parts: string[] = [];
   let at = 0;
-  for (const match of patternOf(run, source, flags).all(text, run)) {
-    const piece = typeof by === "string" ? filled(run, by, match) : toText(run.call(by, [toMap(match)]), run);
-    run.text(piece.length);
+  yield* patternOf(run, source, flags).all(text, run, function* (match) {
+    const piece =
+      typeof by === "string" ? filled(run, by, match) : toText(yield* run.calling(by, [toMap(run, match)]), run);
+    run.text(piece.length + 20);
     parts.push(text.slice(at, match.index), piece);
     at = match.index + match.text.length;
-  }
+  });
   parts.push(text.slice(at));
   return made(
     run,
@@ -78,8 +145,8 @@ function filled(run: Run, by: string, match: Match): string {
 
 function split(run: Run, text: string, separator: string, most: number): Value {
   const count = Math.min(occurrences(run, text, separator) + 1, most);
-  run.alloc(16 + count * 24);
-  run.charge(count);
+  run.alloc(48 + count * 36);
+  run.charge(count * 2);
   const parts = separator.length > SHORT ? pieces(run, text, separator) : text.split(separator);
   if (parts.length <= most) return parts;
   return [...parts.slice(0, most - 1), parts.slice(most - 1).join(separator)];
@@ -127,23 +194,20 @@ function base64(bytes: Uint8Array): string {
 }
 
 function decoded(run: Run, text: string): Result {
-  run.text(text.length * 2);
+  run.text(text.length * 4);
   try {
     const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/").replaceAll("\n", ""));
-    return ok(
-      new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(
-        Uint8Array.from(binary, (one) => one.charCodeAt(0)),
-      ),
-    );
+    const bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+    return ok(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
   } catch {
     return err("this is not the base64 of a text");
   }
 }
 
 function parsed(run: Run, text: string): Result {
-  run.text(text.length);
   try {
-    return ok(fromJson(JSON.parse(text), run));
+    return ok(parseJson(text, run));
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     return err("this is not JSON");
@@ -193,7 +257,7 @@ export const string = namespace(
       doc: "In small letters.",
       example: 'string.lowercase("ÄB")',
       gives: "äb",
-      run: (_, text) => text.toLowerCase(),
+      run: (run, text) => cased(run, text, () => text.toLowerCase()),
     }),
     entry({
       name: "uppercase",
@@ -202,7 +266,7 @@ export const string = namespace(
       doc: "In capital letters.",
       example: 'string.uppercase("ab")',
       gives: "AB",
-      run: (_, text) => text.toUpperCase(),
+      run: (run, text) => cased(run, text, () => text.toUpperCase()),
     }),
     entry({
       name: "capitalize",
@@ -352,8 +416,8 @@ export const string = namespace(
       example: 'string.chars("a😀")',
       gives: ["a", "😀"],
       run: (run, text) => {
-        run.alloc(text.length * 24);
-        run.charge(text.length >> 2);
+        run.alloc(text.length * 36);
+        run.charge(text.length);
         return [...text];
       },
     }),
@@ -395,7 +459,7 @@ export const string = namespace(
       doc: "With every match of a pattern replaced: by a text, in which `$1` is the first group and `$0` the match, or by what a function of the match gives.",
       example: 'string.replacePattern("a1b22", "(\\\\d+)", "<$1>")',
       gives: "a<1>b<22>",
-      run: (run, text, pattern, by, flags = "") => replacePattern(run, text, pattern, by, flags),
+      steps: (run, text, pattern, by, flags = "") => replacePattern(run, text, pattern, by, flags),
     }),
     entry({
       name: "split",
@@ -416,16 +480,17 @@ export const string = namespace(
       doc: "The parts between the matches of a pattern.",
       example: 'string.splitPattern("a, b;c", "[,;]\\\\s*")',
       gives: ["a", "b", "c"],
-      run: (run, text, pattern, flags = "") => {
+      *steps(run, text, pattern, flags = "") {
         const parts: string[] = [];
         let at = 0;
-        for (const match of patternOf(run, pattern, flags).all(text, run)) {
-          if (match.text === "") continue;
-          run.alloc(32);
+        yield* patternOf(run, pattern, flags).all(text, run, (match) => {
+          if (match.text === "") return;
+          run.alloc(48);
           parts.push(text.slice(at, match.index));
           at = match.index + match.text.length;
-        }
-        return [...parts, text.slice(at)];
+        });
+        parts.push(text.slice(at));
+        return parts;
       },
     }),
     entry({
@@ -483,7 +548,7 @@ export const string = namespace(
       doc: "From the last character to the first.",
       example: 'string.reverse("abc")',
       gives: "cba",
-      run: (run, text) => made(run, text.length * 8, () => [...text].reverse().join("")),
+      run: reverse,
     }),
     entry({
       name: "truncate",
@@ -502,11 +567,7 @@ export const string = namespace(
       doc: "Small letters and digits with hyphens between, for addresses.",
       example: 'string.slug("Héllo, World!")',
       gives: "hello-world",
-      run: (run, text) =>
-        made(run, text.length * 3, () => {
-          const plain = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
-          return plain.replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
-        }),
+      run: slug,
     }),
     entry({
       name: "template",
@@ -524,9 +585,9 @@ export const string = namespace(
       doc: "The first match of a pattern as `{match, index, groups, named}`, or null; `groups[0]` is the first group. Flags: i, m, s.",
       example: 'string.match("v1.20", "(\\\\d+)\\\\.(\\\\d+)").groups',
       gives: ["1", "20"],
-      run: (run, text, pattern, flags = "") => {
-        const match = patternOf(run, pattern, flags).exec(text, 0, run);
-        return match && toMap(match);
+      *steps(run, text, pattern, flags = "") {
+        const match = yield* patternOf(run, pattern, flags).exec(text, 0, run);
+        return match && toMap(run, match);
       },
     }),
     entry({
@@ -536,12 +597,11 @@ export const string = namespace(
       doc: "All matches of a pattern, as `match` gives them.",
       example: 'array.map(string.matchAll("a1b2", "\\\\d"), fn(m) { m.match })',
       gives: ["1", "2"],
-      run: (run, text, pattern, flags = "") => {
+      *steps(run, text, pattern, flags = "") {
         const matches: Value[] = [];
-        for (const match of patternOf(run, pattern, flags).all(text, run)) {
-          run.alloc(256);
-          matches.push(toMap(match));
-        }
+        yield* patternOf(run, pattern, flags).all(text, run, (match) => {
+          matches.push(toMap(run, match));
+        });
         return matches;
       },
     }),
@@ -552,7 +612,9 @@ export const string = namespace(
       doc: "Whether a pattern matches anywhere in it.",
       example: 'string.test("Ada", "^a", "i")',
       gives: true,
-      run: (run, text, pattern, flags = "") => patternOf(run, pattern, flags).exec(text, 0, run) !== null,
+      *steps(run, text, pattern, flags = "") {
+        return (yield* patternOf(run, pattern, flags).exec(text, 0, run)) !== null;
+      },
     }),
     entry({
       name: "compare",
@@ -618,7 +680,7 @@ export const string = namespace(
       doc: "The base64 of a text's UTF-8.",
       example: 'string.base64Encode("é")',
       gives: "w6k=",
-      run: (run, text) => made(run, text.length * 4, () => base64(new TextEncoder().encode(text))),
+      run: (run, text) => made(run, text.length * 8, () => base64(new TextEncoder().encode(text))),
     }),
     entry({
       name: "base64Decode",
@@ -646,7 +708,7 @@ export const string = namespace(
       example: 'unwrap(string.urlDecode("a%20b"))',
       gives: "a b",
       run: (run, text) => {
-        run.charge(text.length >> 5);
+        run.text(text.length * 2);
         try {
           return ok(decodeURIComponent(text));
         } catch {

@@ -15,6 +15,7 @@ import {
   toJson,
   truthy,
   type Value,
+  type Waiting,
 } from "../values.ts";
 
 function testsOf(run: Run): Tests {
@@ -22,18 +23,18 @@ function testsOf(run: Run): Tests {
   return run.tests;
 }
 
-function describe(run: Run, name: string, body: Callable): null {
+function* describe(run: Run, name: string, body: Callable): Waiting<null> {
   const tests = testsOf(run);
   const before = tests.before.length;
   tests.describe = [...tests.describe, name];
-  run.call(body, []);
+  yield* run.calling(body, []);
   tests.describe = tests.describe.slice(0, -1);
   tests.before.length = before;
   return null;
 }
 
 /** One case. What fails in it is its own failure, but not a limit: that ends the whole run. */
-function it(run: Run, name: string, body: Callable): null {
+function* it(run: Run, name: string, body: Callable): Waiting<null> {
   const tests = testsOf(run);
   if (tests.current) throw fail("runtime", "an `it` stands in a `describe`, not in another `it`");
   const current: TestCase = { name, describe: tests.describe, pass: false, error: null, assertions: [] };
@@ -41,8 +42,8 @@ function it(run: Run, name: string, body: Callable): null {
   const mocks = new Map(tests.mocks);
   tests.current = current;
   try {
-    for (const hook of tests.before) run.call(hook, []);
-    const end = run.call(body, []);
+    for (const hook of tests.before) yield* run.calling(hook, []);
+    const end = yield* run.calling(body, []);
     if (end instanceof Result && !end.ok) current.error = end.message;
   } catch (error) {
     if (!(error instanceof ScriptError) || error.code.startsWith("limit_") || error.code === "journal_mismatch")
@@ -60,7 +61,7 @@ function it(run: Run, name: string, body: Callable): null {
 }
 
 /** Whether a matcher's expectation holds. Texts contain parts, arrays items, objects fields. */
-type Matches = (run: Run, actual: Value, expected: Value) => boolean;
+type Matches = (run: Run, actual: Value, expected: Value) => boolean | Waiting<boolean>;
 
 const compared =
   (holds: (a: number, b: number) => boolean): Matches =>
@@ -89,8 +90,10 @@ const MATCHERS: Record<string, { wants: string[]; doc: string; matches: Matches 
   toMatch: {
     wants: ["pattern: string"],
     doc: "A text that a pattern matches.",
-    matches: (run, a, b) =>
-      typeof a === "string" && typeof b === "string" && patternOf(run, b, "").exec(a, 0, run) !== null,
+    *matches(run, a, b) {
+      if (typeof a !== "string" || typeof b !== "string") return false;
+      return (yield* patternOf(run, b, "").exec(a, 0, run)) !== null;
+    },
   },
   toHaveLength: {
     wants: ["length: int"],
@@ -129,10 +132,11 @@ function expectation(run: Run, actual: Value, wanted: boolean): Namespace {
       returns: "null",
       doc: "",
       example: "",
-      run: (_, expected: Value = null) => {
+      *steps(_, expected: Value = null) {
+        const holds = matches(run, actual, expected);
         const { current, describe } = testsOf(run);
         const assertion = {
-          pass: matches(run, actual, expected) === wanted,
+          pass: (typeof holds === "boolean" ? holds : yield* holds) === wanted,
           kind: "expect" as const,
           matcher: wanted ? name : `not.${name}`,
           actual: shown(run, actual),
@@ -160,7 +164,7 @@ export const test = namespace("test", "Tests of scripts. Only in a test run.", [
     returns: "null",
     doc: "Groups cases under a name; groups nest.",
     example: 'test.describe("sums", fn() { test.it("adds", fn() { test.expect(1 + 1).toBe(2) }) })',
-    run: describe,
+    steps: describe,
   }),
   entry({
     name: "it",
@@ -168,7 +172,7 @@ export const test = namespace("test", "Tests of scripts. Only in a test run.", [
     returns: "null",
     doc: "One case. It fails when an expectation does not hold, when the script fails in it, or when it expects nothing.",
     example: 'test.it("adds", fn() { test.expect(1 + 1).toBe(2) })',
-    run: it,
+    steps: it,
   }),
   entry({
     name: "expect",
@@ -210,11 +214,11 @@ export const test = namespace("test", "Tests of scripts. Only in a test run.", [
     handsOn: true,
     doc: "Calls a function with another input document in `$`.",
     example: 'test.withInput({ name: "Ada" }, fn() { test.expect($.name).toBe("Ada") })',
-    run: (run, input, body) => {
+    *steps(run, input, body) {
       testsOf(run);
       const before = run.input;
       run.input = input;
-      const value = run.call(body, []);
+      const value = yield* run.calling(body, []);
       run.input = before;
       return value;
     },

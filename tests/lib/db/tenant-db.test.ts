@@ -151,6 +151,6 @@ describe("telling", () => {
     expect(text).toMatch(
       /^with changed as \(delete from "data"."agents".* returning \*\), told as \(insert into data.activity_feed_entries/s,
     );
-    expect(text).toMatch(/from changed\) select \* from changed$/);
+    expect(text).toMatch(/from changed\) select subject\.\* from changed as subject$/);
   });
 });

@@ -50,9 +50,12 @@ it("says which groups there are to one that asks for another", async () => {
 });
 
 it("builds a Worker for the host of the example, and deploys nothing", async () => {
-  const { code, said } = await deploy(ROOT, "--dry-run", "--env", "auth");
+  const { code, said } = await deploy(ROOT, "--dry-run", "--env", "root");
   expect([code, said]).toEqual([0, expect.stringContaining("--dry-run: exiting now.")]);
-  expect(said).toMatch(/== auth\n.*Built, and not deployed: auth\.\n$/s);
+  expect(said).toMatch(/== root\n.*Built, and not deployed: root\.\n$/s);
+  // The document was made first, and what is sent is as small as tests/lib/local/runtime.test.ts says.
+  expect(said).toContain("Running: node lib/local/document.ts");
+  expect(Number(said.match(/gzip: ([\d.]+) KiB/)![1])).toBeLessThan(120);
 });
 
 it("stops at the first Worker that can't be built, and says what was done before it", async () => {

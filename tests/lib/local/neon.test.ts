@@ -300,7 +300,7 @@ describe.each(engines)("the endpoint on %s", (engine, open) => {
       current_setting('default_transaction_read_only') as read_only, current_setting('TimeZone') as zone,
       to_regclass('scratch')::text as scratch, current_user::text as who,
       (select count(*)::int from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()) as locks,
-      (select count(*)::int from pg_prepared_statements) as prepared,
+      (select count(*)::int from pg_prepared_statements where from_sql) as prepared,
       (select count(*)::int from pg_cursors where name <> '') as cursors,
       (select count(*)::int from pg_listening_channels()) as channels`;
     const clean = (await traces()).rows;
@@ -459,6 +459,72 @@ describe.each(engines)("the endpoint on %s", (engine, open) => {
     await expect(database.query("selec")).rejects.toBeInstanceOf(DatabaseError);
     await database.exec("set work_mem = '1MB'; drop table agentry_test.made;");
     expect(await database.query("select current_setting('work_mem') as work_mem")).toEqual([{ work_mem: "4MB" }]);
+  });
+
+  describe.runIf(engine === "PostgreSQL")("keeps statements parsed", () => {
+    /** What one of the pool's sessions keeps; asked again in the same order, since it takes what was last used. */
+    const kept = async (like: string) => {
+      const rows =
+        await sql`select statement from pg_prepared_statements where statement like ${like} and not from_sql`;
+      return rows.rows.map(({ statement }) => statement);
+    };
+
+    it("that were met twice, and none that ran once", async () => {
+      for (const text of ["select 'once'", "select 'twice'", "select 'twice'"]) await sql.query(text);
+      expect(await kept("select '%'")).toEqual(["select 'twice'"]);
+    });
+
+    it("and gives each request its own parameters and rows", async () => {
+      for (let i = 0; i < 8; i++) {
+        const [one, two] = await sql.transaction([sql`select ${i}::int as i`, sql`select ${-i - 1}::int as i`]);
+        expect([one?.rows, two?.rows, one?.fields.map(({ name }) => name)]).toEqual([[{ i }], [{ i: -i - 1 }], ["i"]]);
+      }
+    });
+
+    it("in bounds, those that were met last", async () => {
+      for (let i = 0; i < 250; i++)
+        await sql.transaction([sql.query(`select ${i} as n`), sql.query(`select ${i} as n`)]);
+      const still = await kept("select % as n");
+      expect(still.length).toBeGreaterThan(100);
+      expect(still.length).toBeLessThanOrEqual(200);
+      expect(still).toContain("select 249 as n");
+      expect((await sql.query("select 0 as n")).rows).toEqual([{ n: 0 }]);
+    });
+
+    it("and parses them anew where a table has got another column", async () => {
+      const rows = () => sql`select * from agentry_test.counters where id = 1`;
+      for (let i = 0; i < 7; i++) await rows();
+      await database.exec("alter table agentry_test.counters add note text default 'new'");
+      expect((await rows()).rows).toEqual([{ id: 1, n: expect.anything(), note: "new" }]);
+      await database.exec("alter table agentry_test.counters drop note");
+      const [written, read] = await sql.transaction([sql`update agentry_test.counters set n = 7 where id = 1`, rows()]);
+      expect([written?.rowCount, read?.rows]).toEqual([1, [{ id: 1, n: 7 }]]);
+    });
+
+    it("and parses them anew where the server has lost them", async () => {
+      await database.exec(`create function agentry_test.lose() returns int language plpgsql as
+        $$ begin execute 'deallocate all'; return 1; end $$`);
+      const lose = () => sql`select agentry_test.lose() as n`;
+      for (let i = 0; i < 4; i++) expect((await lose()).rows).toEqual([{ n: 1 }]);
+    });
+
+    it("and parses one anew that stood behind one that failed", async () => {
+      const late = () => sql`select 'late' as text`;
+      for (let i = 0; i < 3; i++)
+        expect((await refusal(sql.transaction([sql`select 1 / 0`, late()]))).code).toBe("22012");
+      expect((await late()).rows).toEqual([{ text: "late" }]);
+    });
+
+    it("and never runs one in the place of another", async () => {
+      const one = (i: number) => sql.query(`select ${i} as n`);
+      // As many as are kept, then as many that take their places, behind one that fails.
+      for (let i = 1000; i < 1250; i++) await sql.transaction([one(i), one(i)]);
+      for (let i = 2000; i < 2250; i++) {
+        await refusal(sql.transaction([sql`select 1 / 0`, one(i), one(i)]));
+        if (i % 10 === 0) expect((await one(i)).rows).toEqual([{ n: i }]);
+      }
+      for (let i = 2240; i < 2250; i++) expect((await one(i)).rows).toEqual([{ n: i }]);
+    });
   });
 
   it.runIf(engine === "PostgreSQL")("says that it lost Postgres, and connects again", async () => {

@@ -260,4 +260,25 @@ describe("the guard", () => {
         expect([host, judgeUrl(`http://${host}/`)]).toEqual([host, { refused: expect.any(String) }]);
     }
   });
+
+  it("opens this machine where it is told to: by http, in its plain spelling, and nothing else", () => {
+    const opened = (url: string) => "url" in judgeUrl(url, { loopback: true });
+    for (const url of ["http://localhost", "http://127.0.0.1:8787/a?b", "http://127.1.2.3", "http://[::1]:1/"]) {
+      expect([url, opened(url), "url" in judgeUrl(url)]).toEqual([url, true, false]);
+    }
+    for (const url of [
+      ...["https://localhost", "https://127.0.0.1", "http://a@localhost", "http://local%68ost", "http://localhost."],
+      ...[
+        "http://a.localhost",
+        "http://localhost.example",
+        "http://10.0.0.1",
+        "http://[::2]",
+        "http://[::ffff:127.0.0.1]",
+      ],
+      ...["http://169.254.169.254", "http://0.0.0.0", "ftp://localhost", "http://intranet"],
+    ]) {
+      const judged = "url" in judgeUrl(url);
+      expect([url, opened(url)]).toEqual([url, judged]);
+    }
+  });
 });

@@ -1,0 +1,244 @@
+/**
+ * `npm run bench -- hostile`: what the others feel while one sends the worst that is known, in a loop. The others are
+ * another org's GET of an agent over one connection; held against each other is its 99th percentile, quiet before each
+ * attack and under it.
+ */
+import { fork } from "node:child_process";
+import { resolve } from "node:path";
+import fc from "fast-check";
+import { newKey } from "../lib/auth/keys.ts";
+import { NONE } from "../lib/db/schema.ts";
+import { newId } from "../lib/ids.ts";
+import { hostile } from "../tests/lib/http/hostile.ts";
+import type { Measured, Request } from "./load.ts";
+import { operationsOf } from "./operations.ts";
+import { type Cleanup, type Product, startProduct } from "./system.ts";
+import { load, print, quantile } from "./turns.ts";
+
+const SECONDS = 4;
+const AIM = 3;
+const SETTLED_MS = 500;
+/** Of the attacker's own org: what a search reads, and what a delete takes with it. */
+const AGENTS = 200_000;
+const ORGS = 4;
+const GENERATED = 200;
+
+type Attack = { name: string; connections: number; requests: Request[] };
+
+const list = (n: number, item: string) => `[${Array(n).fill(item)}]`;
+const post = (path: string, token: string, body: string): Request => ({
+  method: "POST",
+  path,
+  headers: { Authorization: `Bearer ${token}` },
+  body,
+});
+
+/** What the scripts' table offers at its worst; each runs until its bounds end it. */
+const scripts: [name: string, script: string][] = [
+  [
+    "a zone in many spellings",
+    `let spell = fn(i) { string.slice("EUROPE/BERLIN", 0, i % 13) + string.slice("europe/berlin", i % 13) }
+array.map(array.range(0, 5000), fn(i) { datetime.format("2026-01-02", "YYYY", spell(i)) })`,
+  ],
+  [
+    "slug of U+FDFA",
+    'let t = string.repeat("\ufdfa", 100000)\narray.map(array.range(0, 1000), fn(i) { string.slug(t) })',
+  ],
+  [
+    "uppercase of U+0390",
+    'let t = string.repeat("\u0390", 100000)\narray.map(array.range(0, 1000), fn(i) { string.uppercase(t) })',
+  ],
+  ["parseJson of {},{},…", 'string.parseJson("[" + string.repeat("{},", 300000) + "{}]")'],
+  ["computing for as long as it may", "let f = fn(n) { if (n < 2) { n } else { f(n - 1) + f(n - 2) } }\nf(60)"],
+  ["long lists of long lists", "let l = array.range(0, 1000)\narray.map(l, fn(i) { array.map(l, fn(j) { i * j }) })"],
+];
+
+/** An org with so many agents, all of whose names a search has to look at. */
+async function anOrg({ app, database }: Product, agents: number): Promise<string> {
+  const org = newId("org");
+  await database.exec(`set session_replication_role = replica;
+    insert into data.tenants values ('${app}', '-', '${org}');
+    insert into data.orgs (app_id, sandbox_id, id, name, slug, domain)
+      values ('${app}', '-', '${org}', 'Hostile', '${org}', '${org}');
+    insert into data.agents (app_id, sandbox_id, org_id, id, name)
+      select '${app}', '-', '${org}', '${org.replace("org_", "agi_").slice(0, 16)}' || lpad(n::text, 10, '0'), repeat('è', 150)
+        from generate_series(1, ${agents}) n`);
+  return org;
+}
+
+async function attacksOn(system: Product, entry: string): Promise<Attack[]> {
+  const { app, secret_key, people } = system;
+  const developer = `/protected/api/v2/developer/apps/${app}`;
+  const forged = (await newKey("secret", app, NONE)).full_key;
+  const [member] = people as [Product["people"][number]];
+  const runs = post("/api/v1/scripts/run", member.access_token, "");
+  const ask = async ({ method, path, headers, body }: Request) => {
+    const response = await fetch(entry + path, {
+      method,
+      headers: { ...headers, "Content-Type": "application/json" },
+      body,
+    });
+    return { status: response.status, body: (await response.json()) as { id: string; access_token: string } };
+  };
+
+  const searched = await anOrg(system, AGENTS);
+  const email = `${searched}@example.com`;
+  const viewer = await ask(
+    post(`${developer}/users`, secret_key, JSON.stringify({ email, org: searched, role: "viewer" })),
+  );
+  const minted = await ask(post(`${developer}/users/${viewer.body.id}/tokens`, secret_key, "{}"));
+  // The longest identity that is taken: pages of a hundred of them.
+  for (const length of [100_000, 20_000, 5_000]) {
+    const big = post(
+      "/api/v1/agents",
+      member.access_token,
+      JSON.stringify({ name: "Big", identity: "漢".repeat(length) }),
+    );
+    if ((await ask(big)).status !== 201) continue;
+    await Promise.all(Array.from({ length: 99 }, () => ask(big)));
+    break;
+  }
+  const { id: shared } = (await ask(post("/api/v1/agents", member.access_token, '{"name":"Shared"}'))).body;
+  const doomed = await Promise.all(Array.from({ length: ORGS }, () => anOrg(system, AGENTS / 10)));
+  await system.database.exec("analyze");
+  const grants = Array.from({ length: 200 }, () => ({
+    principal_type: "user",
+    principal: newId("user"),
+    actions: ["read", "write"],
+  }));
+  const addressOf = (path: string) =>
+    path
+      .replace(":app_id", app)
+      .replace(":user_id", member.user)
+      .replace(":agent", shared)
+      .replace(/:\w+/g, newId("org"));
+
+  return [
+    ...[60, 300, 1500].map(
+      (kb): Attack => ({
+        name: `acl.grants of nothing, ${kb} KB, forged key`,
+        connections: 2,
+        requests: [post("/api/v1/agents", forged, `{"acl":{"grants":${list((kb * 1000) / 3, "{}")}}}`)],
+      }),
+    ),
+    {
+      name: "refresh with unknown names, 852 KB",
+      connections: 2,
+      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 60_000 }, (_, i) => `"name${i}":0`)}}`)],
+    },
+    {
+      name: "refresh with unknown names, 60 KB",
+      connections: 2,
+      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 5_000 }, (_, i) => `"n${i}":0`)}}`)],
+    },
+    {
+      name: 'mint with scopes of "", 300 KB',
+      connections: 2,
+      requests: [post(`${developer}/users/${member.user}/tokens`, secret_key, `{"scopes":${list(100_000, '""')}}`)],
+    },
+    {
+      name: `${GENERATED} generated bodies up to 1 MB`,
+      connections: 2,
+      requests: fc.sample(hostile, { numRuns: GENERATED, seed: 1 }).map(({ route, body }) => ({
+        ...post(addressOf(route.path), route.path.includes("/developer/") ? secret_key : member.access_token, body),
+        method: route.method as Request["method"],
+      })),
+    },
+    {
+      name: "pages of big identities",
+      connections: 4,
+      requests: [{ ...runs, method: "GET", path: "/api/v1/agents?page_size=100", body: undefined }],
+    },
+    {
+      name: "acl.add of 200 more",
+      connections: 4,
+      requests: [
+        {
+          ...post(`/api/v1/agents/${shared}`, member.access_token, JSON.stringify({ acl: { add: grants } })),
+          method: "PATCH",
+        },
+        {
+          ...post(
+            `/api/v1/agents/${shared}`,
+            member.access_token,
+            JSON.stringify({ acl: { add: [{ ...grants[0], principal: member.user }] } }),
+          ),
+          method: "PATCH",
+        },
+      ],
+    },
+    {
+      name: `search of é over ${AGENTS} agents`,
+      connections: 24,
+      requests: [
+        {
+          method: "GET",
+          path: `/api/v1/agents?search=${encodeURIComponent("é".repeat(100))}`,
+          headers: { Authorization: `Bearer ${minted.body.access_token}` },
+        },
+      ],
+    },
+    {
+      name: `deletes of orgs of ${AGENTS / 10} agents`,
+      connections: 2,
+      requests: doomed.map((org) => ({
+        method: "DELETE",
+        path: `${developer}/orgs/${org}`,
+        headers: { Authorization: `Bearer ${secret_key}` },
+      })),
+    },
+    ...scripts.map(
+      ([name, script]): Attack => ({
+        name: `script: ${name}`,
+        connections: 4,
+        requests: [{ ...runs, body: JSON.stringify({ script }) }],
+      }),
+    ),
+  ];
+}
+
+/** Without an answer it is without end. */
+const p = ({ latencies_ms }: Measured, share: number) =>
+  latencies_ms.length ? quantile(latencies_ms, share) : Number.POSITIVE_INFINITY;
+
+export async function benchHostile(cleanup: Cleanup, url: string) {
+  console.log("Seeding …");
+  const system = await startProduct(cleanup, url);
+  const { entry, pid } = system.product;
+  const [victims, attackers] = [0, 1].map(() => {
+    const child = fork(resolve(import.meta.dirname, "load.ts"));
+    cleanup.add(async () => child.kill());
+    return child;
+  }) as [ReturnType<typeof fork>, ReturnType<typeof fork>];
+  const attacks = await attacksOn(system, entry);
+  // Of all orgs but the attacker's.
+  const gets = operationsOf({ ...system, people: system.people.slice(1) }).find(({ name }) => name === "get an agent")!;
+  const victim = { origin: entry, requests: gets.product, connections: 1, pid, attacks: true };
+
+  const rows = [
+    ["attack", "its statuses", "sent", "quiet p50", "p99 ms", "under p50", "p99 ms", "ratio", "victim's failures"],
+  ];
+  await load(victims, { ...victim, seconds: SECONDS });
+  for (const { name, connections, requests } of attacks) {
+    // An attack's last requests may still be at work after it.
+    let quiet = await load(victims, { ...victim, seconds: SECONDS });
+    for (let i = 0; i < 5 && p(quiet, 0.99) > SETTLED_MS; i++)
+      quiet = await load(victims, { ...victim, seconds: SECONDS });
+    const attacking = load(attackers, { origin: entry, requests, connections, seconds: SECONDS, pid, attacks: true });
+    const under = await load(victims, { ...victim, seconds: SECONDS });
+    const { statuses } = await attacking;
+    const failures = Object.entries(under.statuses).filter(([status]) => status !== "200");
+    rows.push([
+      name,
+      Object.entries(statuses)
+        .map(([status, n]) => `${status}: ${n}`)
+        .join(", "),
+      String(Object.values(statuses).reduce((sum, n) => sum + n, 0)),
+      ...[p(quiet, 0.5), p(quiet, 0.99), p(under, 0.5), p(under, 0.99)].map((ms) => ms.toFixed(1)),
+      `${(p(under, 0.99) / p(quiet, 0.99)).toFixed(1)}${p(under, 0.99) < AIM * p(quiet, 0.99) && !failures.length ? "" : " MISSED"}`,
+      failures.map(([status, n]) => `${status}: ${n}`).join(", ") || "none",
+    ]);
+  }
+  print(rows);
+  console.log(`\nAimed at: another org's GET stays below ${AIM} times its quiet p99, and none of them fails.`);
+}
