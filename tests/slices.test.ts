@@ -275,7 +275,7 @@ describe("the sweep", () => {
   it.each([0, 3651, 1.5, "400"])("an app can't keep them for %j days", async (activity_retention_days) => {
     const { app, at, asDeveloper } = await here();
     const { status, body } = await asDeveloper("PATCH", at, { settings: { activity_retention_days } });
-    expect([status, body.error.fields[0].field]).toEqual([422, "settings"]);
+    expect([status, body.error.fields[0].field]).toEqual([422, "settings.activity_retention_days"]);
     const set = own.database.query("update data.apps set settings = $2 where id = $1", [
       app,
       JSON.stringify({ activity_retention_days }),

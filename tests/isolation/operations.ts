@@ -84,9 +84,32 @@ const child = (kind: Kind, collection: string, body: (place: Place) => object): 
 });
 
 /** The body of a config that bears the place's word. */
-const aConfig = ({ word }: Place) => ({ kind: "Config", mime_type: "text/plain", raw_content: unique(word) });
+const aConfig = ({ word }: Place) => ({ kind: "Skill", ...aSkill(unique(word)) });
+const aSkill = (word: string) => ({
+  ...{ mime_type: "text/markdown", raw_content: `---\nname: ${word}\ndescription: ${word}\n---\n${word}\n` },
+});
 const anEnvVar = ({ word }: Place) => ({
   ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
+});
+const aTool = ({ word, script }: Place) => ({
+  ...{ kind: "custom", name: word, description: word, handler_type: "script", config: script },
+  parameters: { type: "object" },
+});
+const aHealthAction =
+  "insert into data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id, source, kind, title, params) " +
+  `select app_id, sandbox_id, org_id, id, $2, 'setup', 'env_var', $3, '{"key":"MISSING"}' from data.agents where id = $1`;
+const aMemory =
+  "insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value) " +
+  "select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1";
+/** What the product makes of itself, by no route that is for it. */
+const byNoRoute = (kind: Kind, insert: string): Maker => ({
+  kind,
+  make: async (place, made) => {
+    const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+    const id = newId(kind);
+    await place.sql(insert, [agent, id, unique(place.word)]);
+    return id;
+  },
 });
 const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
 
@@ -172,18 +195,15 @@ export const makers: Record<string, Maker> = {
       return (await post(place.asDeveloper, path, aSource(place), 200)).id;
     },
   },
-  "agent_working_memory/{entry}": {
-    kind: "working_memory_entry",
-    make: async (place, made) => {
-      // The agent itself writes it, by no route.
+  "agent_working_memory/{entry}": byNoRoute("working_memory_entry", aMemory),
+  "agent_health_actions/{health_action}": byNoRoute("agent_health_action", aHealthAction),
+  "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
+  "agent_skills/{agent_skill}": {
+    kind: "agent_skill",
+    make: async (place, made, by) => {
       const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
-      const id = newId("working_memory_entry");
-      await place.sql(
-        `insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value)
-          select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1`,
-        [agent, id, unique(place.word)],
-      );
-      return id;
+      const config = made["config/{config}"] ?? (await makers["config/{config}"]!.make(place, made, by));
+      return (await post(place.asDeveloper, "/api/v1/agent_skills", { agent, config })).id;
     },
   },
 };
@@ -234,11 +254,15 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/config": aConfig,
   "POST /api/v1/config/validate": aConfig,
   "POST /api/v1/config/encrypt_secret": () => ({ plaintext: "a secret" }),
-  "PATCH /api/v1/config/{config}": ({ word }) => ({ mime_type: "text/plain", raw_content: word, lookup_key: null }),
-  "PUT /api/v1/config/{config}": ({ word }) => ({ mime_type: "text/plain", raw_content: word }),
+  "PATCH /api/v1/config/{config}": ({ word }) => ({ ...aSkill(word), lookup_key: null }),
+  "PUT /api/v1/config/{config}": ({ word }) => aSkill(word),
   "POST /api/v1/config/{config}/archive": () => ({}),
   "POST /api/v1/config/{config}/unarchive": () => ({}),
   "POST /api/v1/config/{config}/change_owner": () => ({ system: true }),
+  "POST /api/v1/agents/{agent}/agent_tools": aTool,
+  "PATCH /api/v1/agent_tools/{tool}": ({ word }) => ({ description: `${word}, again` }),
+  "POST /api/v1/agent_skills": ({ rows }) => ({ agent: rows["agents/{agent}"], config: rows["config/{config}"] }),
+  "PATCH /api/v1/agent_skills/{agent_skill}": ({ word }) => ({ instruction: word }),
   "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
   "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,

@@ -16,6 +16,8 @@ export type Place = {
   asDeveloper: Call;
   owner: string;
   member: string;
+  /** A Script of the org's own, for what can't name any other kind of config. */
+  script: string;
   /** One row for each parameter of the document's addresses, by its key; they stay while the walk lasts. */
   rows: Record<string, string>;
   /** A statement as the owner of the place's database, for rows that no route makes. */
@@ -54,6 +56,9 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
     ).id as string;
   const owner = await aUser("owner");
   const member = await aUser("member");
+  const { id: script } = await post(asDeveloper, "/api/v1/config", {
+    ...{ kind: "Script", mime_type: "text/plain", raw_content: "1", org, system: true },
+  });
   return {
     name,
     word,
@@ -65,6 +70,7 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
     asDeveloper,
     owner,
     member,
+    script,
     rows: {},
     sql: databaseOf(base)?.query ?? sql,
   };
