@@ -8,9 +8,12 @@ import {
   updateAgentBody,
 } from "../../lib/agents/schema.ts";
 import { allow } from "../../lib/auth/allow.ts";
+import { exportAgent } from "../../lib/bundles/export.ts";
+import { agentExport, exportQuery } from "../../lib/bundles/schema.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { paginate } from "../../lib/paging.ts";
 
@@ -43,6 +46,15 @@ agents.post(
 agents.get("/api/v1/agents/:agent", allow("agents:read"), gives(200, agent), async (c) => {
   return c.var.answer(toAgent(await getAgent(c.var.db, c.req.param("agent"))));
 });
+
+agents.get(
+  "/api/v1/agents/:agent/export",
+  named("Export an agent"),
+  allow("agents:read"),
+  valid("query", exportQuery),
+  gives(200, agentExport, 422),
+  async (c) => c.var.answer(await exportAgent(c.var.db, c.req.param("agent"))),
+);
 
 agents.patch(
   "/api/v1/agents/:agent",

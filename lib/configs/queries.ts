@@ -91,9 +91,12 @@ export async function addressed(db: TenantDb, name: string, asked: Owner, orOwn 
 /** Columns of a version. Not its content: that is read where it is given, and nowhere else. */
 const VERSION = ["id", "config_id", "version_number", "data", "change_description", "created_at"] as const;
 
-/** Configs with what is shown of their newest versions. */
-function shown(db: TenantDb, configs: Configs) {
-  const newest = db.selectFrom("config_versions").select(VERSION).as("version");
+/** Configs with what is shown of their newest versions; `version` has these columns besides, for who selects them. */
+export function shown(db: TenantDb, configs: Configs, more: ("encoding" | "content")[] = []) {
+  const newest = db
+    .selectFrom("config_versions")
+    .select([...VERSION, ...more])
+    .as("version");
   return configs
     .innerJoin(newest, (join) =>
       join.onRef("version.config_id", "=", "configs.id").onRef("version.version_number", "=", "configs.version_number"),
