@@ -27,6 +27,7 @@ const idOf = (text: string) => parseId("agent_schedule", text);
 
 schedules.get(
   "/api/v1/agents/:agent/schedules",
+  named("List the schedules of an agent"),
   allow("schedules:read"),
   valid("query", listSchedulesQuery),
   gives(200, scheduleList),
@@ -42,6 +43,7 @@ schedules.get(
 /** The contract has only the two that read; the others are ours, in its style. */
 schedules.post(
   "/api/v1/agents/:agent/schedules",
+  named("Make a schedule for an agent"),
   allow("schedules:write"),
   valid("json", createScheduleBody),
   once("agent_schedule"),
@@ -56,13 +58,20 @@ schedules.post(
   },
 );
 
-schedules.get("/api/v1/agents/:agent/schedules/:schedule", allow("schedules:read"), gives(200, schedule), async (c) => {
-  const { agent, schedule } = c.req.param();
-  return c.var.answer(toSchedule(await getChild(c.var.db, "agent_schedule", idOf(schedule), agent)));
-});
+schedules.get(
+  "/api/v1/agents/:agent/schedules/:schedule",
+  named("Get a schedule"),
+  allow("schedules:read"),
+  gives(200, schedule),
+  async (c) => {
+    const { agent, schedule } = c.req.param();
+    return c.var.answer(toSchedule(await getChild(c.var.db, "agent_schedule", idOf(schedule), agent)));
+  },
+);
 
 schedules.patch(
   "/api/v1/agents/:agent/schedules/:schedule",
+  named("Update a schedule"),
   allow("schedules:write"),
   valid("json", updateScheduleBody),
   gives(200, schedule),
@@ -72,11 +81,17 @@ schedules.patch(
   },
 );
 
-schedules.delete("/api/v1/agents/:agent/schedules/:schedule", allow("schedules:write"), givesNothing(), async (c) => {
-  const { agent, schedule } = c.req.param();
-  await deleteChild(c.var.db, "agent_schedule", idOf(schedule), agent);
-  return c.var.answer();
-});
+schedules.delete(
+  "/api/v1/agents/:agent/schedules/:schedule",
+  named("Delete a schedule"),
+  allow("schedules:write"),
+  givesNothing(),
+  async (c) => {
+    const { agent, schedule } = c.req.param();
+    await deleteChild(c.var.db, "agent_schedule", idOf(schedule), agent);
+    return c.var.answer();
+  },
+);
 
 schedules.post(
   "/api/v1/agents/:agent/schedules/:schedule/pause",
