@@ -85,6 +85,8 @@ export interface Limits {
   memory_bytes: number;
   call_depth: number;
   source_bytes: number;
+  /** Words, values and signs. */
+  source_tokens: number;
   output_bytes: number;
   result_bytes: number;
   calls: number;
@@ -102,6 +104,7 @@ export const LIMITS: Limits = {
   memory_bytes: 40 * 1024 * 1024,
   call_depth: 200,
   source_bytes: 256 * 1024,
+  source_tokens: 50_000,
   output_bytes: 1_000_000,
   result_bytes: 8_000_000,
   calls: 50,
