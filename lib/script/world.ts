@@ -71,7 +71,7 @@ export interface Limits {
   time_ms: number;
   /**
    * Evaluated operations and calls; bulk work of our own functions counts in proportion. A Worker's clock stands still
-   * while code computes, so time is counted in these: 30,000 a millisecond on the cores that this was measured on.
+   * while code computes, so time is counted in these: some 20,000 a millisecond, by what they are.
    */
   steps: number;
   /** After so many, others have their turn as soon as the run calls a function or is between two expressions. */
@@ -98,7 +98,7 @@ export interface Limits {
 
 export const LIMITS: Limits = {
   time_ms: 30_000,
-  steps: 150_000_000,
+  steps: 100_000_000,
   steps_at_once: 250_000,
   steps_unbroken: 3_000_000,
   memory_bytes: 40 * 1024 * 1024,
