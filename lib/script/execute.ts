@@ -101,8 +101,9 @@ async function execute(
       started_at: Date.parse(start.started_at),
       seed: start.seed,
     });
+    run.alloc(main.bytes);
     run.begins(options);
-    await load(main.program, source, options.scripts, run, modules);
+    await load(main.program, options.scripts, run, modules);
     const program = whole(main.code, run);
     let next = attempt(run, () => program.next());
     while (!next.done) {
@@ -172,19 +173,14 @@ async function answerCall(call: PendingCall, run: Run, world: World): Promise<An
   return tooLarge ? { error: `${name} answered more than ${run.limits.call_bytes / 1_000_000} MB` } : reply;
 }
 
-/** What a compiled script takes for each character of its source, at most. */
-const COMPILED_BYTES = 50;
-
 /** Reads all scripts that a script imports, and those that they import, into `modules`. */
 async function load(
   main: Program,
-  source: string,
   scripts: RunOptions["scripts"],
   run: Run,
   modules: Map<string, Piece>,
 ): Promise<void> {
   let loaded = 0;
-  run.alloc(source.length * COMPILED_BYTES);
   const visit = async (program: Program, path: string[]): Promise<void> => {
     for (const { key, at } of program.imports) {
       const place = path.length === 0 ? at : null;
@@ -197,8 +193,7 @@ async function load(
       }
       const source = (await scripts?.(key)) ?? null;
       if (source === null) throw fail("import_missing", `there is no script \`${key}\``, place);
-      run.alloc(source.length * COMPILED_BYTES);
-      const made = compiled(source);
+      const made = compiled(source, (bytes) => run.alloc(bytes));
       const { program: imported } = made;
       if (!imported) {
         const [first] = made.findings.filter(({ severity }) => severity === "error");

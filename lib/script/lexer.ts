@@ -1,4 +1,5 @@
 import { fail, type Span } from "./errors.ts";
+import { LIMITS } from "./world.ts";
 
 export type TokenKind = "number" | "string" | "word" | "sign" | "end";
 
@@ -34,7 +35,10 @@ const isWordStart = (code: number) =>
   (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95 || (code > 127 && isLetter(code));
 const isLetter = (code: number) => /\p{L}/u.test(String.fromCharCode(code));
 
-/** Splits a source into tokens, the last of kind `end`. Throws a `syntax` error with its place. */
+/**
+ * Splits a source into tokens, the last of kind `end`. Throws a `syntax` error with its place, or `limit_source`: all
+ * that is made of a source grows with its tokens, and `[[[` has as many as characters.
+ */
 export function lex(source: string): Token[] {
   const tokens: Token[] = [];
   let at = source.charCodeAt(0) === 0xfeff ? 1 : 0;
@@ -50,6 +54,10 @@ export function lex(source: string): Token[] {
   });
   const add = (kind: TokenKind, text: string, number: number, startLine: number, startColumn: number) => {
     const end_column = at - lineStart + 1;
+    if (tokens.length > LIMITS.source_tokens) {
+      const most = LIMITS.source_tokens.toLocaleString("en");
+      throw fail("limit_source", `the script has more than ${most} words, values and signs`, span(line, startColumn));
+    }
     tokens.push({ kind, text, number, newline, line: startLine, column: startColumn, end_line: line, end_column });
     newline = false;
   };

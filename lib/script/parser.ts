@@ -1,6 +1,6 @@
 import type { Block, Call, Chain, Compare, FnNode, If, Node, TypeNode } from "./ast.ts";
 import { fail, type Span } from "./errors.ts";
-import { lex, type Token } from "./lexer.ts";
+import type { Token } from "./lexer.ts";
 
 /** Expressions nested deeper than this are refused: everything after the parser walks them by recursion. */
 const MAX_DEPTH = 200;
@@ -24,9 +24,9 @@ const BINDS = new Map(
 /** After a `?`, these cannot begin the middle of `c ? a : b`, so it was a postfix one. */
 const ENDS_TRY = new Set([..."+*/%<>?:=.,;)]}|", "==", "!=", "<=", ">=", "&&", "||"]);
 
-/** Source text to syntax tree. Throws a `syntax` error with its place, on anything it cannot read. */
-export function parse(source: string): Block {
-  return new Parser(lex(source)).script();
+/** Tokens to syntax tree. Throws a `syntax` error with its place, on anything it cannot read. */
+export function parse(tokens: Token[]): Block {
+  return new Parser(tokens).script();
 }
 
 class Parser {

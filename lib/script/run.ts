@@ -32,7 +32,7 @@ const ENTRY_BYTES = 50;
 /** Of the top level of an imported script, whose expressions may nest this deep. */
 const MODULE_WEIGHT = 200;
 /** What a call of a function of the script, an entry of the output and an outbound call take beside any other step. */
-const CALL_STEPS = 3;
+const CALL_STEPS = 8;
 const ENTRY_STEPS = 200;
 const OUTBOUND_STEPS = 1000;
 const STEPS_BETWEEN_LOOKS = 20_000;

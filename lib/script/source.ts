@@ -2,9 +2,10 @@ import type { Program } from "./ast.ts";
 import { check, type Known } from "./checker.ts";
 import { compile } from "./compile.ts";
 import { type ErrorCode, type Finding, fail, ScriptError } from "./errors.ts";
+import { lex } from "./lexer.ts";
 import { parse } from "./parser.ts";
 import type { Piece } from "./run.ts";
-import type { Json } from "./values.ts";
+import { type Json, textBytes } from "./values.ts";
 import { LIMITS } from "./world.ts";
 
 export interface Parsed {
@@ -18,16 +19,20 @@ export interface Compiled extends Parsed {
   code: Piece[];
   /** As `import("script:…")` runs it; made when first imported. */
   module: Piece | null;
+  /** What it takes, by estimate. */
+  bytes: number;
   /** What kind of error keeps it from running. */
   refused: ErrorCode | null;
 }
 
 const MAX_CACHED = 200;
-/** A compiled script takes some fifty times the room of its source, and an isolate has 128 MB. */
-const MAX_CACHED_CHARACTERS = 500_000;
+/** An isolate has 128 MB. */
+const MAX_CACHED_BYTES = 25_000_000;
+/** What is made of a token on the way from source to closures, at most. */
+const TOKEN_BYTES = 500;
 /** By content, the longest unused one first. Keyed by the source itself, so that no two scripts can share an entry. */
 const cache = new Map<string, Compiled>();
-let cachedCharacters = 0;
+let cachedBytes = 0;
 
 /**
  * Reads and checks a source. The same source is read once, as long as it stays in the cache.
@@ -37,40 +42,54 @@ export function parseScript(source: string): Parsed {
   return compiled(source);
 }
 
-export function compiled(source: string): Compiled {
+/** The same, compiled. `pay` is told how many bytes it takes before it is made, and may throw. */
+export function compiled(source: string, pay: (bytes: number) => void = () => {}): Compiled {
   const known = cache.get(source);
   if (known) {
     cache.delete(source);
     cache.set(source, known);
+    pay(known.bytes);
     return known;
   }
-  const made = read(source, {});
+  const made = read(source, {}, pay);
   cache.set(source, made);
-  cachedCharacters += source.length;
-  for (const oldest of cache.keys()) {
-    if (cache.size <= MAX_CACHED && cachedCharacters <= MAX_CACHED_CHARACTERS) break;
+  cachedBytes += made.bytes;
+  for (const [oldest, { bytes }] of cache) {
+    if (cache.size <= MAX_CACHED && cachedBytes <= MAX_CACHED_BYTES) break;
     cache.delete(oldest);
-    cachedCharacters -= oldest.length;
+    cachedBytes -= bytes;
   }
   return made;
 }
 
-function read(source: string, known: Known): Compiled {
-  const nothing = { program: null, code: [], module: null, refused: "syntax" as const };
+function read(source: string, known: Known, pay: (bytes: number) => void = () => {}): Compiled {
+  const text = textBytes(source.length);
+  const refused = (code: ErrorCode, findings: Finding[]) => ({
+    program: null,
+    code: [],
+    module: null,
+    bytes: text,
+    refused: code,
+    findings,
+  });
   // A character has at most three bytes, so most sources need not be measured.
   const tooLong =
     source.length * 3 > LIMITS.source_bytes && new TextEncoder().encode(source).length > LIMITS.source_bytes;
   if (tooLong) {
     const message = `the script is longer than ${LIMITS.source_bytes / 1024} KB`;
-    return { ...nothing, findings: [findingOf(fail("limit_source", message))], refused: "limit_source" };
+    return refused("limit_source", [findingOf(fail("limit_source", message))]);
   }
   try {
-    const { program, findings } = check(parse(source), known);
-    if (findings.some(({ severity }) => severity === "error")) return { ...nothing, findings };
-    return { program, findings, code: compile(program), module: null, refused: null };
+    const tokens = lex(source);
+    const bytes = text + tokens.length * TOKEN_BYTES;
+    pay(bytes);
+    const { program, findings } = check(parse(tokens), known);
+    if (findings.some(({ severity }) => severity === "error")) return refused("syntax", findings);
+    return { program, findings, code: compile(program), module: null, bytes, refused: null };
   } catch (error) {
-    if (!(error instanceof ScriptError)) throw error;
-    return { ...nothing, findings: [findingOf(error)] };
+    // Who cannot pay says nothing of the script.
+    if (!(error instanceof ScriptError) || error.code === "limit_memory") throw error;
+    return refused(error.code, [findingOf(error)]);
   }
 }
 

@@ -71,7 +71,7 @@ export interface Limits {
   time_ms: number;
   /**
    * Evaluated operations and calls; bulk work of our own functions counts in proportion. A Worker's clock stands still
-   * while code computes, so time is counted in these: 30,000 a millisecond on the cores that this was measured on.
+   * while code computes, so time is counted in these: some 20,000 a millisecond, by what they are.
    */
   steps: number;
   /** After so many, others have their turn as soon as the run calls a function or is between two expressions. */
@@ -85,6 +85,8 @@ export interface Limits {
   memory_bytes: number;
   call_depth: number;
   source_bytes: number;
+  /** Words, values and signs. */
+  source_tokens: number;
   output_bytes: number;
   result_bytes: number;
   calls: number;
@@ -96,12 +98,13 @@ export interface Limits {
 
 export const LIMITS: Limits = {
   time_ms: 30_000,
-  steps: 150_000_000,
+  steps: 100_000_000,
   steps_at_once: 250_000,
   steps_unbroken: 3_000_000,
   memory_bytes: 40 * 1024 * 1024,
   call_depth: 200,
   source_bytes: 256 * 1024,
+  source_tokens: 50_000,
   output_bytes: 1_000_000,
   result_bytes: 8_000_000,
   calls: 50,

@@ -1,4 +1,4 @@
-import { entry, namespace } from "../entry.ts";
+import { entry, type Native, namespace } from "../entry.ts";
 import { fail, ScriptError } from "../errors.ts";
 import { patternOf } from "../pattern.ts";
 import type { TestCase, Tests } from "../report.ts";
@@ -6,6 +6,7 @@ import type { Run } from "../run.ts";
 import { find } from "../search.ts";
 import {
   type Callable,
+  camelCase,
   equals,
   isList,
   isMap,
@@ -121,18 +122,44 @@ function shown(run: Run, value: Value): Json {
   return value.ok ? { ok: toJson(value.value, run) } : { error: value.message };
 }
 
-/** Records, and never fails the script: a case shows all that did not hold. */
-function expectation(run: Run, actual: Value, wanted: boolean): Namespace {
-  run.alloc(2000);
-  const members = new Map<string, Value>();
-  for (const [name, { wants, matches }] of Object.entries(MATCHERS)) {
-    const native = entry({
+/** What every `expect(…)` has; each function is made when it is asked for. */
+const MEMBERS = new Map<string, Value>(Object.keys(MATCHERS).map((name) => [name, null]));
+/** What an expectation and a matcher of it take. */
+const EXPECTATION_BYTES = 100;
+const MATCHER_BYTES = 2000;
+const MATCHER_STEPS = 50;
+
+class Expectation extends Namespace {
+  private readonly run: Run;
+  private readonly actual: Value;
+  private readonly wanted: boolean;
+  constructor(run: Run, actual: Value, wanted: boolean) {
+    super("expect(…)", "", MEMBERS);
+    run.alloc(EXPECTATION_BYTES);
+    this.run = run;
+    this.actual = actual;
+    this.wanted = wanted;
+  }
+
+  override find(name: string): Value | undefined {
+    if (name === "not" && this.wanted) return new Expectation(this.run, this.actual, false);
+    const known = [name, camelCase(name)].find((one) => MEMBERS.has(one));
+    return known && this.matcher(known);
+  }
+
+  /** Records, and never fails the script: a case shows all that did not hold. */
+  private matcher(name: string): Native {
+    const { actual, wanted } = this;
+    const { wants, matches } = MATCHERS[name]!;
+    this.run.alloc(MATCHER_BYTES);
+    this.run.charge(MATCHER_STEPS);
+    return entry({
       name,
       params: wants as ["expected?: any"],
       returns: "null",
       doc: "",
       example: "",
-      *steps(_, expected: Value = null) {
+      *steps(run, expected: Value = null) {
         const holds = matches(run, actual, expected);
         const { current, describe } = testsOf(run);
         const assertion = {
@@ -151,10 +178,7 @@ function expectation(run: Run, actual: Value, wanted: boolean): Namespace {
         return null;
       },
     });
-    members.set(name, native);
   }
-  if (wanted) members.set("not", expectation(run, actual, false));
-  return new Namespace("expect(…)", "", members);
 }
 
 export const test = namespace("test", "Tests of scripts. Only in a test run.", [
@@ -182,7 +206,7 @@ export const test = namespace("test", "Tests of scripts. Only in a test run.", [
     example: "test.expect([1, 2]).not.toContain(3)",
     run: (run, value) => {
       testsOf(run);
-      return expectation(run, value, true);
+      return new Expectation(run, value, true);
     },
   }),
   entry({

@@ -340,7 +340,7 @@ describe("what grows item by item", () => {
   });
   it("is refused on the way: functions, which keep the names around them", async () => {
     const source = (names: string) => `fn() { ${names}array.forEach(array.range(1000), fn(i) { fn() { 1 } }) }()`;
-    const limits = { memory_bytes: 130_000 };
+    const limits = { memory_bytes: 145_000 };
     expect((await run(source(""), { limits })).code).toBeNull();
     expect((await run(source(""), { limits: { memory_bytes: 100_000 } })).code).toBe("limit_memory");
     const inner =
@@ -601,7 +601,7 @@ describe("printing", () => {
     const { code, output } = await run(`let s = string.repeat("a", 100000)\nprintln(${many})`);
     expect([code, output]).toEqual(["limit_output", []]);
     expect(
-      (await failureOf(`let s = string.repeat("a", 100000)\nprintln(${many})`, { limits: { memory_bytes: 400_000 } }))
+      (await failureOf(`let s = string.repeat("a", 100000)\nprintln(${many})`, { limits: { memory_bytes: 700_000 } }))
         .code,
     ).toBe("limit_output");
   });
