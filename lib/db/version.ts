@@ -11,4 +11,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-acting-users",
   "2026-11-22-mint",
   "2026-11-22-slices",
+  "2026-11-22-without-endings",
 ];
