@@ -65,6 +65,7 @@ insert into app.migrations (name) values
   ('2026-11-22-skills'),
   ('2026-11-22-slices'),
   ('2026-11-22-tools'),
+  ('2026-11-22-without-endings'),
   ('2026-11-22-working-memory');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -96,13 +97,15 @@ create table app.endings (
 -- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
 create function app.prove(app text, sandbox text, org text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare secret bytea;
+declare
+  secret bytea;
+  ended text;
 begin
-  select s.secret into secret from app.proof_secret s;
+  select s.secret, (select string_agg(e.id, ',') from app.endings e where e.app_id = app and e.sandbox_id = sandbox)
+    into secret, ended from app.proof_secret s;
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
     set_config('app.org_id', org, true), set_config('app.proof', app.proof(secret, app, sandbox, org), true),
-    set_config('app.ended', coalesce((select string_agg(e.id, ',') from app.endings e
-      where e.app_id = app and e.sandbox_id = sandbox), ''), true),
+    set_config('app.ended', coalesce(ended, ''), true),
     set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
 end $$;
 
@@ -149,7 +152,8 @@ begin
 end $wall$;
 
 -- The policy itself. What hangs on an org or a user that has ended is nobody's: the door has listed them. That is
--- absence, and no wall: whoever could change the list would see what his own tenant has deleted.
+-- absence, and no wall: whoever could change the list would see what his own tenant has deleted. Nearly always
+-- nothing has ended: then a row costs no list of its owners.
 create function app.face(tbl regclass) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $face$
 declare above text;
@@ -160,7 +164,8 @@ begin
         and c.contype = 'f' and a.attnum = c.conkey[cardinality(c.conkey)]));
   execute format($$create policy tenant on %s to agentry_api using (
     (app_id, sandbox_id, case
-      when (select string_to_array(nullif(current_setting('app.ended', true), ''), ',')) && array[%s] then null
+      when (select current_setting('app.ended', true) <> '')
+        and (select string_to_array(current_setting('app.ended', true), ',')) && array[%s] then null
       when (select current_setting('app.org_id', true)) = '*' then '*'
       else org_id end)
     = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl, above);

@@ -41,7 +41,7 @@ const nothing = CompiledQuery.raw("select 1");
 function floorOf(c: Context<Env>, credential: Credential): TenantDb {
   const { app, sandbox } = credential;
   const connection: Connection = (queries, mode) =>
-    connect(c.env.DATABASE_URL)(
+    connect(c.env.DATABASE_URL, c.env.DATABASE)(
       queries.map((query) => (query.sql.startsWith("select app.") ? nothing : query)),
       mode,
     );

@@ -134,7 +134,8 @@ database of its own there and drops it again. For example:
 const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
-  await (process.argv[2] === "hostile" ? benchHostile(cleanup, url) : bench(cleanup, url));
+  if (process.argv[2] !== "hostile") await bench(cleanup, url);
+  else if (!(await benchHostile(cleanup, url))) process.exitCode = 1;
 } catch (error) {
   // What breaks because of Ctrl-C is no fault.
   if (!cleanup.hasBegun) console.error(error instanceof Error ? error.message : error);

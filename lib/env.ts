@@ -8,6 +8,8 @@ export type Bindings = Cloudflare.AllEnv & Locally;
 type Locally = {
   /** The way out for scripts: refuses what resolves to anything but a public address. On Cloudflare every fetch does. */
   EGRESS?: Fetcher;
+  /** The way to the endpoint at DATABASE_URL, past a Worker through which Miniflare sends every other fetch. */
+  DATABASE?: Fetcher;
   /** Opens this machine to scripts, for development and tests: the host of the database behind DATABASE_URL. */
   ALLOW_LOOPBACK?: string;
 };

@@ -56,7 +56,7 @@ it("believes a proof and no setting: every policy of the runtime takes the whole
     // Of the settings that are read, once a statement, one decides how to compare, and not with what, and one takes rows
     // away.
     const comparison =
-      /CASE\s+WHEN \(\( SELECT string_to_array\(NULLIF\(current_setting\('app.ended'::text, true\), ''::text\), ','::text\) AS string_to_array\) && ARRAY\[[\w, ]+\]\) THEN NULL::text\s+WHEN \(\( SELECT current_setting\('app.org_id'::text, true\) AS current_setting\) = '\*'::text\) THEN '\*'::text\s+ELSE org_id\s+END/;
+      /CASE\s+WHEN \(\( SELECT \(current_setting\('app.ended'::text, true\) <> ''::text\)\) AND \(\( SELECT string_to_array\(current_setting\('app.ended'::text, true\), ','::text\) AS string_to_array\) && ARRAY\[[\w, ]+\]\)\) THEN NULL::text\s+WHEN \(\( SELECT current_setting\('app.org_id'::text, true\) AS current_setting\) = '\*'::text\) THEN '\*'::text\s+ELSE org_id\s+END/;
     expect(text.replace(comparison, ""), name).not.toContain("current_setting");
     const looks = text.match(/app\.tenant\(\)/g)?.length ?? 0;
     const wrapped = text.match(/= \( SELECT (t\.\w+,?\s*)+FROM app\.tenant\(\) t\([^)]*\)/g)?.length ?? 0;

@@ -65,7 +65,7 @@ export function openDb(
   c: Asked,
   credential: Credential,
   permission: Permission,
-  connection: Connection = connect(c.env.DATABASE_URL),
+  connection: Connection = connect(c.env.DATABASE_URL, c.env.DATABASE),
 ): TenantDb {
   const { app, sandbox, beside } = credential;
   const enter =
@@ -117,7 +117,7 @@ export const allow = (permission: Permission) =>
       const credential = await readCredential(c);
       if (!credential) throw unauthenticated(false);
       if (credential.kind === "token" && !covers(credential.scopes, permission)) throw insufficientScope(permission);
-      const connection = connect(c.env.DATABASE_URL);
+      const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
       let trips = 0;
       const db = openDb(c, credential, permission, (...batch) => {
         trips++;
@@ -160,6 +160,11 @@ export async function openRefresh(c: Asked, text: string) {
   const beside = apiKey === undefined ? null : besideOf(await parseKey(apiKey), refresh);
   const enter = CompiledQuery.raw("select app.enter_refresh($1, $2, $3, $4, $5)", [app, sandbox, org, family, beside]);
   const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {} };
-  const db = new TenantDb(connect(c.env.DATABASE_URL), door, { kind: "org", app, sandbox, org }, "write");
+  const db = new TenantDb(
+    connect(c.env.DATABASE_URL, c.env.DATABASE),
+    door,
+    { kind: "org", app, sandbox, org },
+    "write",
+  );
   return { db, family, generation };
 }

@@ -16,8 +16,8 @@ const shape = new RegExp(
 );
 
 /** SHA-256 of a text's UTF-8. */
-export const sha256 = async (text: string) =>
-  new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+export const sha256 = async (text: string) => new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text)));
+const utf8 = new TextEncoder();
 
 /** The checksum: the first 32 bits of SHA-256 of all that stands before it. */
 const checksum = async (text: string) => base62((await sha256(text)).slice(0, 4), CHECK_LENGTH);
@@ -31,16 +31,26 @@ export async function newKey(type: KeyType, app: Id<"app">, sandbox: Id<"sandbox
   return { type, full_key, hash: await sha256(full_key), hint: full_key.slice(-4) };
 }
 
+/** Keys that were well formed: a secret key comes with every call of a backend, and reading it takes two hashes. */
+const read = new Map<string, ApiKey>();
+const MAX_READ = 1000;
+
 /** Reads a key, or null where it can't be one. That it exists and lives, only the database says. */
 export async function parseKey(text: string): Promise<ApiKey | null> {
+  const known = read.get(text);
+  if (known) return known;
   const [, kind, liveApp, dsbApp, dsb, , check] = text.match(shape) ?? [];
   if (!kind || check !== (await checksum(text.slice(0, -CHECK_LENGTH)))) return null;
-  return {
+  const key: ApiKey = {
     type: kind === "sk" ? "secret" : "publishable",
     app: `dap_${liveApp ?? dsbApp}` as Id<"app">,
     sandbox: dsb ? (`dsb_${dsb}` as Id<"sandbox">) : NONE,
     hash: await sha256(text),
   };
+  // Whoever sends forged ones by the thousand makes it what it was without this: two hashes each.
+  if (read.size >= MAX_READ) read.clear();
+  read.set(text, key);
+  return key;
 }
 
 /** Whether the text claims to be a key rather than a token. */

@@ -1,6 +1,7 @@
 /** The content of configs: read from YAML, JSON or bytes, judged by a kind, and compared. */
 import { type Document, isScalar, Lexer, LineCounter, parseAllDocuments, stringify, visit } from "yaml";
 import { nearest, ScriptError } from "../script/errors.ts";
+import { lex } from "../script/lexer.ts";
 import { parse } from "../script/parser.ts";
 import { type Fault, validateAgainst } from "./json-schema.ts";
 import { configKinds, isStructured } from "./kinds.ts";
@@ -202,7 +203,7 @@ function judgeAs(name: string, text: string | null, parsed: Parsed | null): Omit
 /** What isn't the language is an error; what it calls may be there by the time that it runs. */
 function judgeScript(text: string): Omit<Judged, "hash"> {
   try {
-    parse(text);
+    parse(lex(text));
     return { errors: [], warnings: [] };
   } catch (error) {
     if (!(error instanceof ScriptError)) throw error;

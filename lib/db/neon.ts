@@ -27,11 +27,13 @@ const clients = new Map<string, NeonQueryFunction<false, true>>();
 
 /**
  * A connection to the database. `read` is RepeatableRead and read-only, so that a list and its count agree;
- * `write` is ReadCommitted, so that what waited for a lock sees what the holder did. Throws NeonDbError.
+ * `write` is ReadCommitted, so that what waited for a lock sees what the holder did. Throws NeonDbError. `way`, where
+ * there is one, is how the host is reached, from here on by all of the isolate.
  */
-export function connect(url: string): Connection {
+export function connect(url: string, way?: Fetcher): Connection {
   let sql = clients.get(url);
   if (!sql) {
+    if (way) neonConfig.fetchFunction = (host: string, init: RequestInit) => way.fetch(host, init);
     sql = neon(url, { fullResults: true });
     clients.set(url, sql);
   }

@@ -20,5 +20,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-skills",
   "2026-11-22-slices",
   "2026-11-22-tools",
+  "2026-11-22-without-endings",
   "2026-11-22-working-memory",
 ];

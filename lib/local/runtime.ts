@@ -101,7 +101,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
         routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),
         bindings: { ...vars, ...Object.fromEntries(given) },
-        serviceBindings: { EGRESS: egress(options) },
+        serviceBindings: { EGRESS: egress(options), ...database(options) },
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
     });
@@ -160,6 +160,12 @@ const egress = ({ outbound, allowLoopback }: RuntimeOptions) =>
           tlsOptions: { trustBrowserCas: true },
         },
       };
+
+/** The way to the local endpoint, past the Worker of its own that Miniflare puts before every fetch. */
+function database({ secrets: { DATABASE_URL } }: RuntimeOptions) {
+  const [, address] = DATABASE_URL?.match(/@(127\.0\.0\.1:\d+)\//) ?? [];
+  return address && { DATABASE: { external: { address, http: {} } } };
+}
 
 /** Miniflare has a Request and a Response of its own. */
 const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (asked: Request) => {
