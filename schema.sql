@@ -64,8 +64,9 @@ insert into app.migrations (name) values
   ('2026-11-22-schedules'),
   ('2026-11-22-skills'),
   ('2026-11-22-slices'),
+  ('2026-11-22-slicing-agents'),
+  ('2026-11-22-slicing-nothing'),
   ('2026-11-22-tools'),
-  ('2026-11-22-without-endings'),
   ('2026-11-22-working-memory');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -82,13 +83,13 @@ language sql stable as $$
     || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex')
 $$;
 
--- What has ended and still has rows: an org, a user, or a sandbox with all its orgs. Nobody finds any of them from here
--- on; the sweep deletes them by and by.
+-- What has ended and still has rows: an org, a user, an agent, or a sandbox with all its orgs. Nobody finds any of them
+-- from here on; the sweep deletes them by and by.
 create table app.endings (
   app_id     text collate "C" not null,
   sandbox_id text collate "C" not null,
   id         text collate "C" not null,
-  kind       text not null check (kind in ('org', 'sandbox', 'user')),
+  kind       text not null check (kind in ('org', 'sandbox', 'user', 'agent')),
   ended_at   timestamptz not null default now(),
   primary key (app_id, sandbox_id, id)
 );
@@ -151,17 +152,19 @@ begin
   perform app.make_slices();
 end $wall$;
 
--- The policy itself. What hangs on an org or a user that has ended is nobody's: the door has listed them. That is
--- absence, and no wall: whoever could change the list would see what his own tenant has deleted. Nearly always
+-- The policy itself. What hangs on an org, a user or an agent that has ended is nobody's: the door has listed them.
+-- That is absence, and no wall: whoever could change the list would see what his own tenant has deleted. Nearly always
 -- nothing has ended: then a row costs no list of its owners.
 create function app.face(tbl regclass) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $face$
 declare above text;
 begin
   select string_agg(quote_ident(a.attname), ', ' order by a.attnum) into above from pg_attribute a
-   where a.attrelid = tbl and (a.attname = 'org_id' or (tbl = to_regclass('data.users') and a.attname = 'id')
-      or exists (select from pg_constraint c where c.conrelid = tbl and c.confrelid = to_regclass('data.users')
-        and c.contype = 'f' and a.attnum = c.conkey[cardinality(c.conkey)]));
+   where a.attrelid = tbl and (a.attname = 'org_id'
+      or (tbl in (to_regclass('data.users'), to_regclass('data.agents')) and a.attname = 'id')
+      or exists (select from pg_constraint c where c.conrelid = tbl
+        and c.confrelid in (to_regclass('data.users'), to_regclass('data.agents'))
+        and c.contype = 'f' and c.confdeltype = 'c' and a.attnum = c.conkey[cardinality(c.conkey)]));
   execute format($$create policy tenant on %s to agentry_api using (
     (app_id, sandbox_id, case
       when (select current_setting('app.ended', true) <> '')
@@ -171,21 +174,37 @@ begin
     = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl, above);
 end $face$;
 
+-- A row counts as one, and one more for each foreign key that leads to it: to look there takes as long as the row itself.
 create function app.slice_from(tbl regclass, rows text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select format(e'  delete from %s where ctid = any (array(select %s limit $4 - deleted));\n'
-    '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', tbl, rows)
+  select format(e'  execute $d$delete from %s where ctid = any (array(select %s limit $4))$d$\n'
+    '    using app, sandbox, id, ceil(greatest(0, most - deleted) / %s.0);\n'
+    '  get diagnostics n = row_count;\n  deleted := deleted + n * %3$s;\n', tbl, rows,
+    (select 1 + count(*) from pg_constraint f where f.contype = 'f' and f.confrelid = tbl))
 $$;
 
--- Writes the two functions that delete a slice of what has ended, at most so many rows, from every table there is: what
--- hangs on a row before the row, so that no cascade is longer than a slice. They answer how many rows they deleted. Planned
--- each time: a plan that was kept from when a table was small would read all of it.
+create function app.make_slice(root text, deletes text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
+begin
+  execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $slice$
+declare
+  deleted bigint := 0;
+  n bigint;
+begin
+%s  return deleted;
+end $slice$ $$, 'slice_of_' || root, deletes);
+end $make$;
+
+-- Writes the functions that delete a slice of what has ended, about so many rows, from every table there is: what
+-- hangs on a row before the row, so that no cascade is longer than a slice. They answer how many they counted. Each
+-- is planned anew: a plan that was kept from when a table was small would read all of it. Not by a setting, that would
+-- plan each look along a foreign key anew as well, which takes four times as long as all else.
 create function app.make_slices() returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
 declare
-  of_tenant text;
-  of_user text;
-  made record;
+  made text;
+  root text;
 begin
   -- Of a tenant. Its place, and the record of the org or sandbox, are for who calls it.
   with recursive walk (tbl, path) as (
@@ -196,31 +215,26 @@ begin
      where f.conrelid <> all (path)
   ), deepest as (select tbl, max(cardinality(path)) as depth from walk group by tbl)
   select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
-      '' order by depth desc, tbl::regclass::text collate "C") into of_tenant from deepest;
-  -- Of a user: what hangs on it, and on that, by whatever foreign keys cascade.
-  with recursive walk (tbl, path, rows) as (
-    select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c where c.oid = to_regclass('data.users')
-    union all
-    select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
-        (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
-           from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
-           join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
-           join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
-      from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
-     where f.conrelid <> all (path)
-  ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
-  select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
-      cardinality(path), rows)), '' order by depth desc, rows collate "C") into of_user
-    from deepest where depth > 1;
-  for made in values ('slice_of_tenant', of_tenant), ('slice_of_user', of_user) loop
-    execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
-language plpgsql volatile set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $slice$
-declare
-  deleted bigint := 0;
-  n bigint;
-begin
-%s  return deleted;
-end $slice$ $$, made.column1, made.column2);
+      '' order by depth desc, tbl::regclass::text collate "C") into made from deepest;
+  perform app.make_slice('tenant', made);
+  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade.
+  foreach root in array array['user', 'agent'] loop
+    with recursive walk (tbl, path, rows) as (
+      select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c
+       where c.oid = to_regclass(format('data.%ss', root))
+      union all
+      select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
+          (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
+             from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
+             join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
+             join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
+        from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
+       where f.conrelid <> all (path)
+    ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
+    select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
+        cardinality(path), rows)), '' order by depth desc, rows collate "C") into made
+      from deepest where depth > 1;
+    perform app.make_slice(root, made);
   end loop;
 end $make$;
 
@@ -480,6 +494,8 @@ create table data.agents (
   writers       text[] generated always as (app.acl_principals(acl, '{write}')) stored,
   created_at    timestamptz not null default now(),
   updated_at    timestamptz not null default now(),
+  -- As a user's.
+  ended_at      timestamptz,
   primary key (app_id, sandbox_id, id),
   constraint agents_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint agents_lookup_key_key unique (app_id, sandbox_id, lookup_key),
@@ -1288,7 +1304,7 @@ begin
 end $$;
 grant execute on function app.act_as to agentry_api;
 
--- Ends what an org, a user or a sandbox was: from this statement on nobody finds what hangs on it. Of that, a slice goes
+-- Ends what an org, a user, an agent or a sandbox was: from this statement on nobody finds what hangs on it. Of that, a slice goes
 -- at once, which is all of it if it is small; the sweep deletes the rest.
 create function app.finish(app text, sandbox text, ended text, most bigint) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -1301,6 +1317,10 @@ begin
     deleted := app.slice_of_user(app, sandbox, ended, most);
     if deleted >= most then return deleted; end if;
     delete from data.users u where (u.app_id, u.sandbox_id, u.id) = (app, sandbox, ended);
+  elsif kind = 'agent' then
+    deleted := app.slice_of_agent(app, sandbox, ended, most);
+    if deleted >= most then return deleted; end if;
+    delete from data.agents a where (a.app_id, a.sandbox_id, a.id) = (app, sandbox, ended);
   else
     -- Of a sandbox the orgs first, and its own rows last.
     for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
@@ -1315,12 +1335,38 @@ begin
   return deleted + 1;
 end $$;
 
+-- Refuses to end a user or an agent while another agent uses a config that would go with it, as the foreign key would
+-- that is met slices later, when nobody is there to be told.
+create function app.must_be_free(app text, sandbox text, ended text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  agents text[] := array(select a.id from data.agents a where a.app_id = app and a.sandbox_id = sandbox
+    and (a.user_id = ended or a.id = ended));
+  held record;
+  uses boolean;
+begin
+  for held in select f.conrelid::regclass as tbl, c.relname, a.attname from pg_constraint f
+      join pg_class c on c.oid = f.conrelid join pg_attribute a on a.attrelid = f.conrelid and a.attnum = f.conkey[4]
+     where f.contype = 'f' and f.confdeltype = 'a' and f.confrelid = 'data.configs'::regclass loop
+    execute format('select exists (select from data.configs c join %s h on (h.app_id, h.sandbox_id, h.org_id, h.%I)
+        = (c.app_id, c.sandbox_id, c.org_id, c.id) where c.app_id = $1 and c.sandbox_id = $2
+        and (c.agent_id = any ($4) or c.user_id = $3) and h.agent_id <> all ($4))', held.tbl, held.attname)
+      into uses using app, sandbox, ended, agents;
+    if uses then
+      raise 'update or delete on table "configs" would leave a use of it' using errcode = 'foreign_key_violation',
+        schema = 'data', table = held.relname;
+    end if;
+  end loop;
+end $$;
+
 create function app.end_row() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare place text := case when tg_argv[0] = 'org' then old.id else '-' end;
 begin
-  -- Where its place is gone already, everything is: this delete is a part of that one.
-  if tg_argv[0] <> 'user' then
+  if tg_argv[0] in ('user', 'agent') then
+    perform app.must_be_free(old.app_id, old.sandbox_id, old.id);
+  else
+    -- Where its place is gone already, everything is: this delete is a part of that one.
     perform from data.tenants t where (t.app_id, t.sandbox_id, t.org_id) = (old.app_id, old.sandbox_id, place);
     if not found then return null; end if;
   end if;
@@ -1333,8 +1379,9 @@ end $$;
 create trigger ending after delete on data.orgs for each row execute function app.end_row('org');
 create trigger ending after delete on data.sandboxes for each row execute function app.end_row('sandbox');
 create trigger ending after update of ended_at on data.users for each row execute function app.end_row('user');
+create trigger ending after update of ended_at on data.agents for each row execute function app.end_row('agent');
 
--- What was unique in an app is free as soon as its row's org or user has ended, though the row is still there.
+-- What was unique in an app is free as soon as what its row hangs on has ended, though the row is still there.
 create function app.free_email() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1351,11 +1398,23 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 begin
   update data.agents a set lookup_key = null from app.endings e
    where (a.app_id, a.sandbox_id, a.lookup_key) = (new.app_id, new.sandbox_id, new.lookup_key)
-     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (a.org_id, a.user_id);
+     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (a.org_id, a.user_id, a.id);
   return new;
 end $$;
 create trigger free_lookup_key before insert or update of lookup_key on data.agents for each row
   when (new.lookup_key is not null and current_setting('app.ended', true) <> '') execute function app.free_lookup_key();
+
+create function app.free_computer_lookup_key() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update data.agent_computers c set lookup_key = null from app.endings e, data.agents a
+   where (c.app_id, c.sandbox_id, c.lookup_key) = (new.app_id, new.sandbox_id, new.lookup_key)
+     and (a.app_id, a.sandbox_id, a.id) = (c.app_id, c.sandbox_id, c.agent_id)
+     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (c.org_id, a.user_id, a.id);
+  return new;
+end $$;
+create trigger free_lookup_key before insert or update of lookup_key on data.agent_computers for each row
+  when (new.lookup_key is not null and current_setting('app.ended', true) <> '') execute function app.free_computer_lookup_key();
 
 -- The least id that can have been made at a time, without its prefix: ids begin with their time (UUIDv7, in base 62).
 create function app.id_at(moment timestamptz) returns text
@@ -1374,8 +1433,8 @@ end $$;
 
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
--- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox or user that
--- has ended, entries of the feed when their app keeps them no longer. Whoever calls it, and however often, deletes
+-- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
+-- agent that has ended, entries of the feed when their app keeps them no longer. Whoever calls it, and however often, deletes
 -- nothing else.
 create function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -1410,7 +1469,11 @@ begin
 
   for one in select e.app_id, e.sandbox_id, e.id from app.endings e order by e.ended_at loop
     exit when deleted >= most;
-    deleted := deleted + app.finish(one.app_id, one.sandbox_id, one.id, most - deleted);
+    -- What came to be used while it ended stays hidden until that goes; it holds up no other.
+    begin
+      deleted := deleted + app.finish(one.app_id, one.sandbox_id, one.id, most - deleted);
+    exception when foreign_key_violation then null;
+    end;
   end loop;
 
   for one in select t.app_id, t.sandbox_id, 'afe_' || app.id_at(now() - make_interval(

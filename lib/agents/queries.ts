@@ -141,12 +141,17 @@ export async function updateAgent(db: TenantDb, name: string, body: UpdateAgent)
   throw user && owned[0]?.org_id !== org_id ? noSuch("user") : notTheirs();
 }
 
-/** Deletes an agent and everything below it. */
+/**
+ * Ends an agent and everything below it (the database's app.end_row): of many rows the sweep deletes the rest, and the
+ * agent last. 409 while another agent uses a config of its own.
+ */
 export async function deleteAgent(db: TenantDb, name: string): Promise<void> {
   const agent = reachAgent(db, name, "write");
   const change = agent.db
-    .deleteFrom("agents")
+    .updateTable("agents")
+    .set({ ended_at: sql`now()` })
     .where("id", "in", agent.rows.select("id"))
+    .where("ended_at", "is", null)
     .where(passes(db.viewer, "writers"));
   await agent.db
     .telling(change, { kind: "agent.deleted", title: sql`'Agent deleted: ' || coalesce(name, id)`, ...about })

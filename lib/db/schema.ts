@@ -168,6 +168,7 @@ export interface Database {
     writers: GeneratedAlways<string[] | null>;
     created_at: Stamp;
     updated_at: Stamp;
+    ended_at: ColumnType<string | null, never, string>;
   };
   configs: Owner & {
     id: Fixed<Id<"config">>;

@@ -19,7 +19,8 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-schedules",
   "2026-11-22-skills",
   "2026-11-22-slices",
+  "2026-11-22-slicing-agents",
+  "2026-11-22-slicing-nothing",
   "2026-11-22-tools",
-  "2026-11-22-without-endings",
   "2026-11-22-working-memory",
 ];
