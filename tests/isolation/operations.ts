@@ -90,6 +90,12 @@ const anEnvVar = ({ word }: Place) => ({
 });
 const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
 
+const aTool = ({ word }: Place) => ({
+  ...{ kind: "custom", name: unique("tool"), description: word, handler_type: "http", config: `${word}-http` },
+  parameters: { type: "object" },
+});
+const aSkill = ({ word }: Place) => ({ config: `${word}-skill`, instruction: word });
+
 /** Of a kind that takes sources. */
 const pendingInstallation = child("agent_installation", "agent_installations", ({ word }) => ({
   ...{ kind: "archastro/knowledge", lookup_key: unique(word), config: { about: word } },
@@ -138,7 +144,9 @@ export const makers: Record<string, Maker> = {
     kind: "agent",
     named: true,
     make: async (place) => {
-      const body = { name: place.word, lookup_key: unique(place.word), org: place.org };
+      const setup_actions = [{ kind: "env_var", title: place.word, params: { key: "A_KEY" } }];
+      const template_bundle = { template: { name: place.word, setup_actions } };
+      const body = { lookup_key: unique(place.word), org: place.org, template_bundle };
       return (await must(place.asDeveloper("POST", "/api/v1/agents", body), 200)).id;
     },
   },
@@ -147,6 +155,22 @@ export const makers: Record<string, Maker> = {
     make: async (place, _, by) => {
       const body = { ...aConfig(place), org: place.org, ...(by ? { user: by } : { system: true }) };
       return (await post(place.asDeveloper, "/api/v1/config", body)).id;
+    },
+  },
+  "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
+  "agent_skills/{agent_skill}": {
+    kind: "agent_skill",
+    make: async (place, made) => {
+      const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+      return (await post(place.asDeveloper, "/api/v1/agent_skills", { ...aSkill(place), agent })).id;
+    },
+  },
+  "agent_health_actions/{health_action}": {
+    kind: "agent_health_action",
+    make: async (place, made) => {
+      const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+      const path = `/api/v1/agents/${agent}/agent_health_actions`;
+      return (await must(place.asDeveloper("GET", path), 200)).data[0].id;
     },
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
@@ -239,6 +263,10 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/config/{config}/archive": () => ({}),
   "POST /api/v1/config/{config}/unarchive": () => ({}),
   "POST /api/v1/config/{config}/change_owner": () => ({ system: true }),
+  "POST /api/v1/agents/{agent}/agent_tools": aTool,
+  "PATCH /api/v1/agent_tools/{tool}": ({ word }) => ({ instruction: word }),
+  "POST /api/v1/agent_skills": (place) => ({ ...aSkill(place), agent: place.rows["agents/{agent}"] }),
+  "PATCH /api/v1/agent_skills/{agent_skill}": ({ word }) => ({ instruction: `${word}, again` }),
   "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
   "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
   "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,

@@ -54,6 +54,16 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
     ).id as string;
   const owner = await aUser("owner");
   const member = await aUser("member");
+  // What a tool and a skill need: configs of the org.
+  const config = { org, system: true, mime_type: "text/markdown" };
+  const http = JSON.stringify({ method: "GET", url: `https://${word}.example/` });
+  const readme = `---\nname: ${word}\ndescription: ${word}\n---\n`;
+  await post(asDeveloper, "/api/v1/config", {
+    ...{ ...config, kind: "HttpTool", lookup_key: `${word}-http`, mime_type: "application/json", raw_content: http },
+  });
+  await post(asDeveloper, "/api/v1/config", {
+    ...{ ...config, kind: "Skill", lookup_key: `${word}-skill`, raw_content: readme },
+  });
   return {
     name,
     word,
