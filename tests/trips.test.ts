@@ -31,8 +31,11 @@ beforeAll(async () => {
   const schedules = `/api/v1/agents/${agent}/schedules`;
   const daily = { schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "Say good morning." };
   const schedule = (await asUser("POST", schedules, daily)).body.id;
+  const installed = (await asUser("POST", "/api/v1/agents", { template_bundle: bundle })).body.id;
+  const actions = await asUser("GET", `/api/v1/agents/${installed}/agent_health_actions`);
+  const action = actions.body.data[0].id;
   const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
-  Object.assign(made, { at, org, user, agent, env_var, installation, config, routine, schedule, sandbox });
+  Object.assign(made, { at, org, user, agent, env_var, installation, config, routine, schedule, action, sandbox });
   made.refresh = minted.refresh_token;
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
@@ -41,6 +44,15 @@ beforeAll(async () => {
 afterAll(() => own.close());
 
 const script = { kind: "Script", mime_type: "text/plain", raw_content: "1 + 1" };
+const bundle = {
+  template: {
+    name: "Ada",
+    tools: [{ tool_type: "builtin", builtin_tool_key: "memory" }],
+    routines: [{ name: "R", preset_name: "do_task", schedule: "0 9 * * *" }],
+    computers: Array.from({ length: 50 }, (_, i) => ({ name: `c${i}` })),
+    setup_actions: [{ kind: "env_var", title: "A", params: { key: "A" } }],
+  },
+};
 const n = () => Math.random().toString(36).slice(2);
 const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["mint a token", () => asDeveloper("POST", `${made.at}/users/${made.user}/tokens`, { scopes: ["agents:read"] })],
@@ -67,6 +79,16 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["make a personal token", () => asUser("POST", "/api/v1/users/me/tokens", { name: "ci" })],
   ["create an agent", () => asUser("POST", "/api/v1/agents", { name: "Bob" })],
   ["create an agent once", () => asUser("POST", "/api/v1/agents", { name: "Bob" }, { "Idempotency-Key": n() })],
+  [
+    "install a bundle",
+    () =>
+      asUser("POST", "/api/v1/agents", {
+        template_bundle: { ...bundle, configs: [{ ...script, lookup_key: n() }], lookup_key_suffix: n() },
+      }),
+  ],
+  ["refuse a bundle", () => asUser("POST", "/api/v1/agents", { template_bundle: { template: {} } })],
+  ["export an agent", () => asUser("GET", `/api/v1/agents/${made.agent}/export`)],
+  ["verify a health action", () => asUser("POST", `/api/v1/agent_health_actions/${made.action}/verify`)],
   ["create an agent of a user", () => asUser("POST", "/api/v1/agents", { name: "Bob", user: made.user })],
   ["get an agent", () => asUser("GET", `/api/v1/agents/${made.agent}`)],
   ["list and count agents", () => asUser("GET", "/api/v1/agents?search=a")],

@@ -9,7 +9,15 @@ import {
 } from "../../lib/agents/schema.ts";
 import { allow } from "../../lib/auth/allow.ts";
 import { exportAgent } from "../../lib/bundles/export.ts";
-import { agentExport, exportQuery } from "../../lib/bundles/schema.ts";
+import { planOf } from "../../lib/bundles/plan.ts";
+import {
+  type Installed,
+  installAgent,
+  installedAgent,
+  mustBeWhole,
+  planOfTemplate,
+} from "../../lib/bundles/queries.ts";
+import { agentExport, createdAgent, exportQuery } from "../../lib/bundles/schema.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
@@ -36,10 +44,24 @@ agents.post(
   allow("agents:write"),
   valid("json", createAgentBody),
   once("agent"),
-  gives(200, agent, 409),
+  gives(200, createdAgent, 409),
   async (c) => {
     const body = c.req.valid("json");
-    return c.var.answer(toAgent(await c.var.once((db, id) => createAgent(db, id, body), getAgent)));
+    const { template_bundle, template } = body;
+    const bundle = template_bundle && (await planOf(template_bundle));
+    if (bundle) await mustBeWhole(c.var.db, bundle);
+    const { agent, configs } = await c.var.once(
+      async (db, id): Promise<Installed> => {
+        if (bundle) return installAgent(db, id, body, bundle, "template_bundle.template");
+        if (!template) return { agent: await createAgent(db, id, body) };
+        const plan = await planOfTemplate(c.var.db, body);
+        await mustBeWhole(c.var.db, plan);
+        return installAgent(db, id, body, plan, "template");
+      },
+      async (db, id): Promise<Installed> =>
+        bundle ? installedAgent(db, id, bundle) : { agent: await getAgent(db, id) },
+    );
+    return c.var.answer({ ...toAgent(agent), ...(configs && { installed_configs: configs }) });
   },
 );
 

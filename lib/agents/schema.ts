@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { acl, aclBody } from "../auth/acl.ts";
+import { bundleField } from "../bundles/body.ts";
 import { type Row, real } from "../db/schema.ts";
 import { idOf, list, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
@@ -44,10 +45,17 @@ const MODELS = "is default_model by another name: the two must be equal";
 export const createAgentBody = v.pipe(
   v.strictObject({
     ...fields,
-    name: v.pipe(text(200), v.nonEmpty()),
-    template: v.optional(v.null("there is no such template")),
-    template_bundle: notYet("is not supported yet"),
+    name: v.optional(v.pipe(text(200), v.nonEmpty())),
+    /** An AgentTemplate config by its id or lookup_key, of which the agent is made. */
+    template: v.optional(v.nullable(v.pipe(text(255), v.nonEmpty()))),
+    template_bundle: bundleField,
   }),
+  rule("name", ({ name, template, template_bundle }) => Boolean(name || template || template_bundle), "is required"),
+  rule(
+    "template_bundle",
+    ({ template, template_bundle }) => !(template && template_bundle),
+    "excludes template: an agent is made of one",
+  ),
   rule("model", (body) => agree(body), MODELS),
   rule("org", ({ org, user }) => !(org && user), "excludes user: an agent has one owner"),
 );

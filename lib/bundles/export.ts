@@ -11,7 +11,8 @@ import type { Shown } from "../configs/schema.ts";
 import type { Row } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { unprocessable } from "../errors.ts";
-import { type AgentExport, type Content, MAX_BYTES, MAX_CONFIGS, toExportedConfig } from "./schema.ts";
+import { MAX_CONFIGS } from "./body.ts";
+import { type AgentExport, type Content, MAX_BYTES, toExportedConfig } from "./schema.ts";
 
 type ConfigRow = Shown & Content;
 type Carried = Awaited<ReturnType<typeof readAgent>>;
@@ -124,7 +125,7 @@ function toTemplate(carried: Carried, ref: Names) {
   return sayings({
     kind: "AgentTemplate",
     name: agent.name,
-    lookup_key: agent.lookup_key,
+    agent_key: agent.lookup_key,
     description: agent.description,
     identity: agent.identity,
     model: agent.default_model,

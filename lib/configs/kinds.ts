@@ -36,7 +36,7 @@ const strict = (properties: Record<string, object>, ...required: string[]) => ({
 const either = (one: string, other: string) => [{ required: [one] }, { required: [other] }];
 const of = (kind: string) => ({ const: kind });
 
-const toolTypes = { enum: ["builtin", "custom"] };
+const toolTypes = { enum: ["builtin", "custom", "mcp"] };
 const handlerTypes = { enum: ["http", "script", "builtin", "workflow_graph"] };
 const routineHandlers = { enum: ["workflow_graph", "script", "preset", "chain"] };
 const parameters = orNull(map);

@@ -181,7 +181,7 @@ export async function mustOwn(db: TenantDb, asked: Owner): Promise<void> {
  */
 export function configNamed(
   db: TenantDb,
-  name: string,
+  name: string | RawBuilder<string>,
   ofKinds: readonly string[] = configKindNames,
   org: RawBuilder<unknown> = sql`agents.org_id`,
 ): RawBuilder<Id<"config">> {

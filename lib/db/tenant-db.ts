@@ -209,6 +209,29 @@ export class TenantDb {
       ) as unknown as Insert<T, object>;
   }
 
+  /**
+   * Inserts all of these rows, which have the same columns, under the one row above, as one statement. `from` are columns
+   * that are more than a value: expressions over `item`, the row as it was given, and `above`.
+   */
+  insertAll<P extends TenantTable, T extends TenantTable>(
+    above: Rows<P>,
+    table: T,
+    rows: readonly object[],
+    from: Record<string, RawBuilder<unknown>>,
+  ): Statement<unknown> {
+    const owner = ["app_id", "sandbox_id", "org_id"].map((column) => [column, sql.ref(`above.${column}`)] as const);
+    const given = Object.keys(rows[0] ?? {}).filter((column) => !Object.hasOwn(from, column));
+    const values = [
+      ...owner,
+      ...given.map((column) => [column, sql.ref(`item.${column}`)] as const),
+      ...Object.entries(from),
+    ];
+    const data = sql.table(`data.${table}`);
+    return this.running(sql`insert into ${data} (${sql.join(values.map(([column]) => sql.ref(column)))})
+      select ${sql.join(values.map(([, value]) => value))} from (${above.selectAll()}) as above,
+        jsonb_populate_recordset(null::${data}, ${JSON.stringify(rows)}::jsonb) as item`);
+  }
+
   updateTable<T extends TenantTable>(table: T): Update<T, object> {
     const update = this.#kysely.updateTable(`data.${table} as ${table}` as never);
     return update.where(owns(this.tenant, table)) as unknown as Update<T, object>;

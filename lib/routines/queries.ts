@@ -37,13 +37,13 @@ const minInterval = (db: TenantDb) =>
   sql`coalesce((${db.selectFrom("apps").select(sql`(settings ->> 'min_routine_interval_seconds')::int`.as("s"))}), 60)`;
 const TOO_OFTEN = "comes more often than the app lets it: see min_routine_interval_seconds";
 
+/** This database behind that the app lets schedules come as often as every so many seconds. */
+export const notTooOften = (db: TenantDb, interval: number, field = "schedule"): TenantDb =>
+  db.behind(mustHold(sql`${interval} >= ${minInterval(db)}`, field, TOO_OFTEN));
+
 /** This database behind what only it can see of a body: how often the app lets a schedule come, and which configs are there. */
 function checked(db: TenantDb, orgs: RawBuilder<unknown>, { schedule, steps }: UpdateRoutine): TenantDb {
-  let behind = db;
-  if (schedule) {
-    const holds = sql`${shortestInterval(parseCron(schedule)!)} >= ${minInterval(db)}`;
-    behind = behind.behind(mustHold(holds, "schedule", TOO_OFTEN));
-  }
+  let behind = schedule ? notTooOften(db, shortestInterval(parseCron(schedule)!)) : db;
   const named = [...new Set(steps?.flatMap(({ config }) => config ?? []))];
   if (named.length) {
     const there = db

@@ -39,7 +39,7 @@ describe("GET /api/v1/agents/{agent}/export", () => {
     const skillKey = configs.find(({ kind }: any) => kind === "Skill").lookup_key;
     expect(skillKey).toMatch(/^skill-[0-9a-f]{12}$/);
     expect(template).toEqual({
-      ...{ kind: "AgentTemplate", name: "Ada", lookup_key: key, identity: "You help.", model: "a-model" },
+      ...{ kind: "AgentTemplate", name: "Ada", agent_key: key, identity: "You help.", model: "a-model" },
       metadata: { tier: 2 },
       tools: [
         ...[{ tool_type: "builtin", builtin_tool_key: "memory", name: "memory", approval: "none", async: false }].map(
