@@ -40,6 +40,9 @@ export const NAMED_WITH_OWNER = [
   ...["archive", "unarchive"].map((verb) => `POST /api/v1/config/{config}/${verb}`),
 ];
 
+/** What a person can't name anybody for: the field is a key's, and a person is always itself. */
+export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invoke", field: "user" };
+
 /** Parameters that stand for no row, but for a word of the document's own. */
 const WORDS: Record<string, string> = { "kinds/{kind}": "kinds/Skill" };
 
@@ -289,7 +292,15 @@ export const samples: Record<string, (place: Place) => object> = {
 };
 
 /** Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet. */
-export const NOT_ROWS = ["correlation_id", "is_system_user", "key", "lookup_key", "thread_id"];
+export const NOT_ROWS = [
+  "correlation_id",
+  "idempotency_key",
+  "is_system_user",
+  "key",
+  "lookup_key",
+  "session_key",
+  "thread_id",
+];
 
 /**
  * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
