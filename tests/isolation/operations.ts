@@ -40,6 +40,9 @@ export const NAMED_WITH_OWNER = [
   ...["archive", "unarchive"].map((verb) => `POST /api/v1/config/{config}/${verb}`),
 ];
 
+/** What a person can't name anybody for: the field is a key's, and a person is always itself. */
+export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invoke", field: "user" };
+
 /** Parameters that stand for no row, but for a word of the document's own. */
 const WORDS: Record<string, string> = { "kinds/{kind}": "kinds/Skill" };
 
@@ -200,9 +203,10 @@ export const makers: Record<string, Maker> = {
   "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
   "agent_skills/{agent_skill}": {
     kind: "agent_skill",
-    make: async (place, made, by) => {
+    make: async (place, made) => {
       const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
-      const config = made["config/{config}"] ?? (await makers["config/{config}"]!.make(place, made, by));
+      // Nobody's own: a person whose config is in use can't be deleted.
+      const config = await makers["config/{config}"]!.make(place, made, null);
       return (await post(place.asDeveloper, "/api/v1/agent_skills", { agent, config })).id;
     },
   },
@@ -287,8 +291,16 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
 };
 
-/** Names in queries and bodies that look like references, but that no row stands behind. */
-export const NOT_ROWS = ["correlation_id", "is_system_user", "key", "lookup_key"];
+/** Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet. */
+export const NOT_ROWS = [
+  "correlation_id",
+  "idempotency_key",
+  "is_system_user",
+  "key",
+  "lookup_key",
+  "session_key",
+  "thread_id",
+];
 
 /**
  * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
