@@ -61,6 +61,8 @@ function render({ method, path, headers = {}, body }: Request, host: string): st
 function endOf(received: Buffer): number {
   const head = received.indexOf("\r\n\r\n") + 4;
   if (head < 4) return 0;
+  // 204 says no length, and has no body.
+  if (received.toString("latin1", 9, 12) === "204") return head;
   const length = received
     .toString("latin1", 0, head)
     .match(/\r\ncontent-length: (\d+)/i)

@@ -170,6 +170,12 @@ function isShallow(json: Json, depth: number): boolean {
 }
 
 /**
+ * How long a run waits between two turns of its computing, in milliseconds: as long as a turn. A request takes several
+ * looks at the event loop, of which it would get one between two turns.
+ */
+const REST_MS = 10;
+
+/**
  * A world over a `fetch`: requests go through the guard, all else to `platform`, which answers null for what it does
  * not have. Without one, platform functions answer an error result.
  */
@@ -187,7 +193,8 @@ export function edgeWorld({
       }
       return (await platform?.(call)) ?? notAvailable(call);
     },
-    rest: () => new Promise((resolve) => setTimeout(resolve, 0)),
+    // As long as a turn computes: a request takes several looks at the event loop, and would get one between two turns.
+    rest: () => new Promise((resolve) => setTimeout(resolve, REST_MS)),
     now: () => Date.now(),
     random: () => crypto.getRandomValues(new Uint32Array(1))[0]! / 4294967296,
   };
