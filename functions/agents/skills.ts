@@ -24,7 +24,7 @@ skills.get(
   "/api/v1/agent_skills",
   allow("skills:read"),
   valid("query", listSkillsQuery),
-  gives(200, skillPage),
+  gives(200, skillPage, 404),
   async (c) => {
     const query = c.req.valid("query");
     const page = await openListCursor(c.env.ROOT_SECRETS, "agent_skills", c.var.db.tenant, query);

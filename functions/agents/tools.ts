@@ -66,7 +66,7 @@ tools.get(
   "/api/v1/agent_tools",
   allow("tools:read"),
   valid("query", listToolsQuery),
-  gives(200, toolPage),
+  gives(200, toolPage, 404),
   async (c) => {
     const query = c.req.valid("query");
     const page = await openListCursor(c.env.ROOT_SECRETS, "agent_tools", c.var.db.tenant, query);
