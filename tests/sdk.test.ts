@@ -195,6 +195,29 @@ describe("what hangs on an agent", () => {
     await expect(installations.get(site.id)).rejects.toMatchObject({ status: 404 });
   });
 
+  it.each(["token", "secret key"])("is made of a bundle, exported, and verified with the %s", async (kind) => {
+    const { owners, acme, mint, asUser, backend } = await start();
+    const client = kind === "token" ? asUser((await mint(owners[acme]!)).access_token) : backend;
+    const relative_path = `${unique("sum")}.aascript`;
+    const made = await client.agents.create({
+      template_bundle: {
+        template: { content: "kind: AgentTemplate\nname: Ada\n", relative_path: "agent.yaml" },
+        configs: [{ content: "1 + 1", relative_path }],
+        setup_actions: [{ kind: "env_var", title: "A key", params: { key: "A_KEY" } }],
+      },
+    });
+    expect(made.installed_configs).toMatchObject([{ kind: "Script", key: relative_path.split(".")[0] }]);
+    const { template, configs } = await client.agents.export(made.id, { removeIdentity: true });
+    expect(template).toMatchObject({ name: "Ada", setup_actions: [{ title: "A key" }] });
+    expect(configs).toEqual([]);
+    const copy = await client.agents.create({ template_bundle: { template, configs } as never });
+    expect(copy).not.toHaveProperty("installed_configs");
+    const { data } = await client.agents.agentHealthActions(copy.id, { kind: ["env_var"] });
+    expect(data).toMatchObject([{ title: "A key", status: "pending" }]);
+    expect(await client.agent_health_actions.get(data[0]!.id)).toEqual(data[0]);
+    expect((await client.agent_health_actions.verify(data[0]!.id)).status).toBe("pending");
+  });
+
   it.each(["token", "secret key"])("is remembered with the %s: working memory", async (kind) => {
     const { owners, acme, mint, asUser, backend } = await start();
     const client = kind === "token" ? asUser((await mint(owners[acme]!)).access_token) : backend;

@@ -1,11 +1,11 @@
 import * as v from "valibot";
 import { acl, aclBody } from "../auth/acl.ts";
-import { bundleField } from "../bundles/body.ts";
 import { type Row, real } from "../db/schema.ts";
 import { idOf, list, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
 import { pageOf, pageQuery } from "../paging.ts";
+import { bundleField } from "./bundle.ts";
 
 /** What a lookup_key may be made of: it stands in addresses, where `.` and `..` are steps and what can't be seen deceives. */
 export const lookupKeyShape = /^(?!\.{1,2}$)[^\s/?#%\\\p{Cc}\p{Cf}]{1,255}$/u;

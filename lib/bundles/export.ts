@@ -3,6 +3,7 @@
  * that depends on nothing but what it says. No id, no moment of this place, no secret: of env vars, the names.
  */
 import { sql } from "kysely";
+import { MAX_CONFIGS } from "../agents/bundle.ts";
 import { reachAgent } from "../agents/queries.ts";
 import { passes } from "../auth/acl.ts";
 import { canonical } from "../configs/content.ts";
@@ -11,7 +12,6 @@ import type { Shown } from "../configs/schema.ts";
 import type { Row } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { unprocessable } from "../errors.ts";
-import { MAX_CONFIGS } from "./body.ts";
 import { type AgentExport, type Content, MAX_BYTES, toExportedConfig } from "./schema.ts";
 
 type ConfigRow = Shown & Content;

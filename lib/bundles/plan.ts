@@ -3,6 +3,7 @@
  * Pure: what only the database can know (a config of the org, a key that is taken) is left to lib/bundles/queries.ts.
  */
 import * as v from "valibot";
+import { type Bundle, type File, MAX_CONFIGS } from "../agents/bundle.ts";
 import { lookupKey } from "../agents/schema.ts";
 import { createComputerBody } from "../computers/schema.ts";
 import { judge, MAX_CONTENT_BYTES, parseStructured, spoken, utf8 } from "../configs/content.ts";
@@ -21,7 +22,6 @@ import { createScheduleBody } from "../schedules/schema.ts";
 import { createSkillBody } from "../skills/schema.ts";
 import { builtins } from "../tools/catalog.ts";
 import { createToolBody } from "../tools/schema.ts";
-import { type Bundle, type File, MAX_CONFIGS } from "./body.ts";
 
 type Said = Record<string, unknown>;
 type Row = Record<string, unknown>;

@@ -1,8 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
 import { type Carried, createAgent, getAgent, ownerOf, placeOf } from "../agents/queries.ts";
 import type { AgentRow, CreateAgent } from "../agents/schema.ts";
-import { parseStructured } from "../configs/content.ts";
-import { configNamed, mayConfig } from "../configs/queries.ts";
+import { configNamed, contentsNamed, mayConfig } from "../configs/queries.ts";
+import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, conflict, invalid } from "../errors.ts";
 import type { Id } from "../ids.ts";
@@ -187,7 +187,9 @@ export async function installedAgent(db: TenantDb, id: Id<"agent">, plan: Plan):
 /** The plan of a template that is a config of where the agent is to be. 422 where there is none that the viewer may read. */
 export async function planOfTemplate(db: TenantDb, body: CreateAgent): Promise<Plan> {
   const place = placeOf(db, body);
-  const [said] = await contentsNamed(place, body, [body.template!], ["AgentTemplate"]);
+  const owner = ownerOf(place, body.user) as Rows<"users">;
+  const org = sql`(${owner.select("org_id")})`;
+  const [said] = await contentsNamed(place, org, [body.template!], ["AgentTemplate"]);
   if (!said) throw invalid({ field: "template", message: "there is no such template" });
   const parts = ["tools", "routines"].flatMap((name) => (Array.isArray(said[name]) ? (said[name] as unknown[]) : []));
   const paths = parts.flatMap((part) => {
@@ -195,35 +197,9 @@ export async function planOfTemplate(db: TenantDb, body: CreateAgent): Promise<P
     return typeof path === "string" ? [path] : [];
   });
   const kinds = ["AgentToolTemplate", "AgentRoutineTemplate"];
-  const found = paths.length ? await contentsNamed(place, body, paths.slice(0, 200), kinds) : [];
+  const found = paths.length ? await contentsNamed(place, org, paths.slice(0, 200), kinds) : [];
   const templates = new Map(paths.map((path, i) => [path, found[i]]));
   return planTemplate(said, {
     ...{ suffix: "", configs: [], templates: (path: string) => templates.get(path), at: "template", actions: [] },
-  });
-}
-
-/** What stands in the configs with these names (ids, keys or paths), which are of one of these kinds. */
-async function contentsNamed(place: TenantDb, { user }: CreateAgent, names: string[], kinds: string[]) {
-  const configs = place
-    .selectFrom("configs")
-    .where(
-      sql<boolean>`configs.org_id = (${(ownerOf(place, user) as never as { select: (c: string) => RawBuilder<unknown> }).select("org_id")})`,
-    )
-    .where("configs.kind", "in", kinds)
-    .where("configs.archived_at", "is", null)
-    .where(mayConfig(place, "read"));
-  const rows = await place
-    .running<{ name: string; mime_type: string; content: string }>(
-      sql`select asked.name, version.mime_type, version.content from unnest(${names}::text[]) as asked (name)
-        join (${configs.selectAll()}) as configs
-          on configs.id = asked.name or configs.lookup_key = asked.name or configs.virtual_path = asked.name
-        join (${place.selectFrom("config_versions").selectAll()}) as version
-          on (version.config_id, version.version_number) = (configs.id, configs.version_number)`,
-    )
-    .execute();
-  return names.map((name) => {
-    const row = rows.find((one) => one.name === name);
-    const parsed = row && parseStructured(row.mime_type, row.content);
-    return parsed && "value" in parsed ? (parsed.value as Record<string, unknown>) : undefined;
   });
 }

@@ -8,7 +8,7 @@ import { invalid, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import { kinds, type StoredKind } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
-import { type Content, type Judged, judge, spoken } from "./content.ts";
+import { type Content, type Judged, judge, parseStructured, spoken } from "./content.ts";
 import { configKindNames, isStructured } from "./kinds.ts";
 import {
   type ConfigRow,
@@ -193,6 +193,40 @@ export function configNamed(
     .where("configs.kind", "in", ofKinds)
     .where(mayConfig(db, "read"));
   return sql`coalesce((${named}), '')`;
+}
+
+/**
+ * What stands in the configs of an org with these names (ids, keys or paths), which are of one of these kinds; undefined
+ * where there is none, or none that may be read.
+ */
+export async function contentsNamed(
+  db: TenantDb,
+  org: RawBuilder<unknown>,
+  names: string[],
+  ofKinds: readonly string[],
+): Promise<(Record<string, unknown> | undefined)[]> {
+  const configs = db
+    .selectFrom("configs")
+    .selectAll()
+    .where(sql<boolean>`configs.org_id = ${org}`)
+    .where("configs.kind", "in", ofKinds)
+    .where("configs.archived_at", "is", null)
+    .where(mayConfig(db, "read"));
+  const rows = await db
+    .running(
+      sql<{ name: string; mime_type: string; content: string }>`select asked.name, version.mime_type, version.content
+        from unnest(${names}::text[]) as asked (name)
+        join (${configs}) as configs
+          on configs.id = asked.name or configs.lookup_key = asked.name or configs.virtual_path = asked.name
+        join (${db.selectFrom("config_versions").selectAll()}) as version
+          on (version.config_id, version.version_number) = (configs.id, configs.version_number)`,
+    )
+    .execute();
+  return names.map((name) => {
+    const row = rows.find((one) => one.name === name);
+    const parsed = row && parseStructured(row.mime_type, row.content);
+    return parsed && "value" in parsed ? (parsed.value as Record<string, unknown>) : undefined;
+  });
 }
 
 /** The Solution that a config came with: see `configNamed`. */

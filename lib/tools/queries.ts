@@ -1,13 +1,22 @@
 import { sql } from "kysely";
+import * as v from "valibot";
 import { insertChild, listChildren, listChildrenOf, reachChild, telling, updateChild } from "../agents/children.ts";
-import { configNamed } from "../configs/queries.ts";
+import { configNamed, contentsNamed } from "../configs/queries.ts";
 import { type ToolKind, toolKinds } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, unprocessable } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import { availableKeys, builtins, reservedNames } from "./catalog.ts";
-import { type CreateTool, faultsFor, type ListTools, RESERVED, type ToolRow, type UpdateTool } from "./schema.ts";
+import {
+  type CreateTool,
+  faultsFor,
+  type ListTools,
+  RESERVED,
+  type ToolRow,
+  type UpdateTool,
+  updateToolBody,
+} from "./schema.ts";
 
 const json = (value: object | null | undefined) => (value == null ? value : JSON.stringify(value));
 
@@ -25,6 +34,7 @@ function columns(db: TenantDb, above: "agents" | "agent_tools", body: UpdateTool
     config_id: named(body.config),
     parameters: json(body.parameters),
     parameters_config_id: named(body.parameters_config),
+    template_config_id: body.template ? named(body.template) : undefined,
     builtin_tool_config: json(body.builtin_tool_config),
     effect: body.effect,
     approval: body.approval === null ? "none" : body.approval,
@@ -85,8 +95,34 @@ export const listToolsOf = (db: TenantDb, agent: string, kind: ToolKind | undefi
 export const listTools = (db: TenantDb, { agent, kind }: ListTools, page: CursorPage): Promise<ToolRow[]> =>
   listChildrenOf(db, "agent_tool", agent, page, { narrow: (rows) => rows.where(ofKind(kind)) });
 
-/** Changes a tool. 422 on a field that isn't for a tool of its kind, and on a name that agentry keeps for itself. */
-export function updateTool(db: TenantDb, id: Id<"agent_tool">, body: UpdateTool): Promise<ToolRow> {
+/** What a template says of a tool. Its status, lookup_key and kind are the tool's own. */
+async function templateOf(db: TenantDb, id: Id<"agent_tool">, name: string): Promise<UpdateTool> {
+  const child = reachChild(db, "agent_tool", id, "write");
+  const org = sql`(${child.rows.select("org_id")})`;
+  const [said] = await contentsNamed(child.db, org, [name], ["AgentToolTemplate"]);
+  if (!said) throw invalid({ field: "template", message: "there is no such template" });
+  const own = ["name", "name_prefix", "description", "instruction", "parameters", "async", "builtin_tool_config"];
+  const { handler_type, config_ref, parameters_config_ref } = said;
+  const given = {
+    ...Object.fromEntries(own.map((field) => [field, said[field]])),
+    ...{ effect: said.effect, approval: said.approval },
+    ...(handler_type !== "builtin" && { handler_type, config: config_ref }),
+    parameters_config: parameters_config_ref,
+  };
+  const result = v.safeParse(
+    updateToolBody,
+    Object.fromEntries(Object.entries(given).filter(([, value]) => value != null)),
+  );
+  if (result.success) return result.output;
+  throw invalid({ field: "template", message: `says what a tool doesn't take: ${v.getDotPath(result.issues[0])}` });
+}
+
+/**
+ * Changes a tool. 422 on a field that isn't for a tool of its kind, and on a name that agentry keeps for itself. Two round
+ * trips where it becomes as a template says: only the database has that, and only the Worker reads it.
+ */
+export async function updateTool(db: TenantDb, id: Id<"agent_tool">, sent: UpdateTool): Promise<ToolRow> {
+  const body = sent.template ? { ...(await templateOf(db, id, sent.template)), ...sent } : sent;
   const faults = toolKinds.map((kind) => ({ kind, faults: faultsFor(kind, body) }));
   const kinds = faults.filter(({ faults }) => !faults.length).map(({ kind }) => kind);
   const next = (field: "name" | "name_prefix") =>

@@ -139,8 +139,12 @@ export const createToolBody = v.pipe(
 export type CreateTool = v.InferOutput<typeof createToolBody>;
 
 export const updateToolBody = v.pipe(
-  v.strictObject(fields),
-  rules<Fields>((body) => [
+  v.strictObject({
+    ...fields,
+    /** An AgentToolTemplate config by its id or lookup_key: the tool becomes as it says, but for what is sent beside it. */
+    template: v.optional(v.nullable(v.pipe(text(255), v.nonEmpty()))),
+  }),
+  rules<Fields & { template?: string | null | undefined }>((body) => [
     ...(body.handler_type === "builtin"
       ? [{ field: "handler_type", message: "must be one of: http, script, workflow_graph" }]
       : []),

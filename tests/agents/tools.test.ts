@@ -238,3 +238,29 @@ describe("GET /api/v1/agent_tools", () => {
     expect((await owner("GET", `/api/v1/agent_tools?agent[]=${agent.id}&agent[]=nobody`)).status).toBe(404);
   });
 });
+
+describe("a tool's template", () => {
+  it("makes the tool what it says, but for what is sent beside it; status, key and kind stay", async () => {
+    const { owner, http, made } = await start();
+    const script = await aConfig(owner, "Script");
+    const tool = await made(custom(http, { status: "active", lookup_key: "mine" }));
+    const path = `/api/v1/agent_tools/${tool.id}`;
+    const said = {
+      ...{ kind: "AgentToolTemplate", name: "sum", display_name: "Sum", description: "Adds.", status: "draft" },
+      ...{ handler_type: "script", config_ref: script.lookup_key, parameters: { type: "object", required: ["a"] } },
+    };
+    const template = await must(
+      owner("POST", "/api/v1/config", {
+        ...{ kind: "AgentToolTemplate", lookup_key: unique("sum"), mime_type: "application/json" },
+        raw_content: JSON.stringify(said),
+      }),
+      201,
+    );
+    const changed = await must(owner("PATCH", path, { template: template.lookup_key, description: "Mine." }), 200);
+    expect(changed).toEqual({
+      ...{ ...tool, name: "sum", description: "Mine.", handler_type: "script", config: script.id },
+      ...{ parameters: said.parameters, last_applied_template_config: template.id, updated_at: changed.updated_at },
+    });
+    expect(faultsOf(await owner("PATCH", path, { template: "nothing" }))).toEqual([422, "template"]);
+  });
+});
