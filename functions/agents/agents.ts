@@ -7,7 +7,7 @@ import {
   toAgent,
   updateAgentBody,
 } from "../../lib/agents/schema.ts";
-import { allow } from "../../lib/auth/allow.ts";
+import { allow, mustCover } from "../../lib/auth/allow.ts";
 import { exportAgent } from "../../lib/bundles/export.ts";
 import { planOf } from "../../lib/bundles/plan.ts";
 import {
@@ -26,6 +26,18 @@ import { valid } from "../../lib/http/valid.ts";
 import { paginate } from "../../lib/paging.ts";
 
 const agents = router();
+
+/** What a bundle brings and an export shows, besides the agent: it takes the scopes that making or reading each would. */
+const CARRIED = [
+  "computers",
+  "configs",
+  "health_actions",
+  "installations",
+  "routines",
+  "schedules",
+  "skills",
+  "tools",
+] as const;
 
 agents.get(
   "/api/v1/agents",
@@ -48,6 +60,12 @@ agents.post(
   async (c) => {
     const body = c.req.valid("json");
     const { template_bundle, template } = body;
+    if (template_bundle || template) {
+      mustCover(
+        c.var.credential,
+        CARRIED.map((resource) => `${resource}:write` as const),
+      );
+    }
     const bundle = template_bundle && (await planOf(template_bundle));
     if (bundle) await mustBeWhole(c.var.db, bundle);
     const { agent, configs } = await c.var.once(
@@ -75,7 +93,13 @@ agents.get(
   allow("agents:read"),
   valid("query", exportQuery),
   gives(200, agentExport, 422),
-  async (c) => c.var.answer(await exportAgent(c.var.db, c.req.param("agent"))),
+  async (c) => {
+    mustCover(
+      c.var.credential,
+      CARRIED.map((resource) => `${resource}:read` as const),
+    );
+    return c.var.answer(await exportAgent(c.var.db, c.req.param("agent")));
+  },
 );
 
 agents.patch(

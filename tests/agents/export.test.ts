@@ -109,3 +109,18 @@ describe("GET /api/v1/agents/{agent}/export", () => {
     expect([refused.status, refused.body.error.code]).toEqual([422, "export_too_large"]);
   });
 });
+
+it("takes the scopes that reading each part would, and a bundle those that making each would: 403 names the first", async () => {
+  const { acme, as } = await anApp();
+  const { id } = await anAgent(as(acme));
+  const narrow = as(acme, { scopes: ["agents:*"] });
+  const answers = [
+    await narrow("GET", `/api/v1/agents/${id}/export`),
+    await narrow("POST", "/api/v1/agents", { template_bundle: { template: { name: "Ada" } } }),
+    await narrow("POST", "/api/v1/agents", { template: "support" }),
+  ];
+  expect(answers.map(({ status, body }) => [status, body.error.code])).toEqual(
+    answers.map(() => [403, "insufficient_scope"]),
+  );
+  expect((await narrow("POST", "/api/v1/agents", { name: "Ada" })).status).toBe(200);
+});
