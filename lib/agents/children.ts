@@ -35,7 +35,10 @@ function named(db: TenantDb, kind: ChildKind, id: string, agent?: string): AnyRo
 /** Whether its rows have access lists of their own: who reads or writes one passes both. */
 const hasAcl = (kind: ChildKind) => "acl" in kinds[kind];
 const own = (db: TenantDb, kind: ChildKind, column: "readers" | "writers"): RawBuilder<boolean> =>
-  hasAcl(kind) ? passes(db.viewer, column) : sql`true`;
+  hasAcl(kind) ? passesOwn(db, column) : sql`true`;
+/** Whether the viewer passes a row's own list. Without one it is its agent's list that counts, whosever the row is. */
+export const passesOwn = (db: TenantDb, column: "readers" | "writers"): RawBuilder<boolean> =>
+  passes(db.viewer, column, { user: "user_id" }, "everyone");
 
 /** Who passes two lists, as far as one list can say: those that both name, never more. */
 const both = sql`(select case when a is null then o when o is null then a when 'everyone' = any (a) then o

@@ -4,8 +4,8 @@
  */
 import { sql } from "kysely";
 import { MAX_CONFIGS } from "../agents/bundle.ts";
+import { passesOwn } from "../agents/children.ts";
 import { reachAgent } from "../agents/queries.ts";
-import { passes } from "../auth/acl.ts";
 import { canonical } from "../configs/content.ts";
 import { mayConfig, shown } from "../configs/queries.ts";
 import type { Shown } from "../configs/schema.ts";
@@ -25,7 +25,7 @@ async function readAgent(db: TenantDb, name: string) {
   const from = above.db;
   const tools = from.selectFrom("agent_tools").selectAll().where(here);
   const skills = from.selectFrom("agent_skills").selectAll().where(here);
-  const routines = from.selectFrom("agent_routines").selectAll().where(here).where(passes(db.viewer, "readers"));
+  const routines = from.selectFrom("agent_routines").selectAll().where(here).where(passesOwn(db, "readers"));
   const actions = from.selectFrom("agent_health_actions").selectAll().where(here).where("source", "=", "setup");
   // A column names a config by its id; what a JSON says of one may be its id or its key.
   const said = sql`select config_id from (${tools}) as tool union select parameters_config_id from (${tools}) as tool

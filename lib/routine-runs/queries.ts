@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import { listChildrenOf, reachChild, telling } from "../agents/children.ts";
+import { listChildrenOf, passesOwn, reachChild, telling } from "../agents/children.ts";
 import { lookupKeyShape } from "../agents/schema.ts";
 import { passes } from "../auth/acl.ts";
 import type { Rows } from "../db/statements.ts";
@@ -14,7 +14,7 @@ const INVOKED = "agentroutine.invoked";
 
 /** Those whose routine the viewer may read, where there still is one. */
 function ofReadable(db: TenantDb, runs: Runs): Runs {
-  const routines = db.selectFrom("agent_routines").select("agent_routines.id").where(passes(db.viewer, "readers"));
+  const routines = db.selectFrom("agent_routines").select("agent_routines.id").where(passesOwn(db, "readers"));
   return runs.where(sql<boolean>`(routine_id is null or routine_id in ${routines})`);
 }
 const withStatus = (status: RunRow["status"] | undefined) => (runs: Runs) =>
@@ -36,7 +36,7 @@ export function listRunsOf(
   page: CursorPage,
 ): Promise<RunRow[]> {
   const routine = reachChild(db, "agent_routine", id, "read");
-  const runs = routine.db.selectFrom("agent_routine_runs").where(passes(db.viewer, "readers"));
+  const runs = routine.db.selectFrom("agent_routine_runs").where(passesOwn(db, "readers"));
   return routine.db.pageByCursor(withStatus(status)(runs.where("routine_id", "in", routine.rows.select("id"))), page);
 }
 
@@ -56,7 +56,7 @@ function named(db: TenantDb, name: string): Id<"agent_routine"> {
   const routines = db
     .selectFrom("agent_routines")
     .where("lookup_key", "=", name)
-    .where(passes(db.viewer, "readers"))
+    .where(passesOwn(db, "readers"))
     .where("agent_id", "in", agents);
   return sql`(${routines.select(sql`min(id)`.as("id")).having(sql<boolean>`count(*) = 1`)})` as never;
 }
@@ -126,7 +126,7 @@ export async function invokeRoutine(
   const invoke = () =>
     withParticipants(routine.db, participants).batch({
       made: db.telling(run, telling(db, "agent_routine_run", "created")),
-      before: spent.where(passes(db.viewer, "readers")).selectAll(),
+      before: spent.where(passesOwn(db, "readers")).selectAll(),
       why: routine.rows.select(refusal.as("why")),
     });
   const { made, before, why } = await invoke().catch((error) => {

@@ -131,7 +131,7 @@ describe("POST /api/v1/config", () => {
     expect(await faults(yaml("identity: 3\ntools: [{ kind: none }]"))).toEqual([
       { field: "raw_content", message: 'must have "name"' },
       { field: "raw_content", message: "/identity: must be of type string or null" },
-      { field: "raw_content", message: '/tools/0/kind: must be one of: "builtin","custom"' },
+      { field: "raw_content", message: '/tools/0/kind: must be one of: "builtin","custom","mcp"' },
     ]);
     expect(await faults(yaml("a: [", {}))).toEqual([
       { field: "raw_content", message: "is not valid YAML: line 1, column 5" },
