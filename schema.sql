@@ -54,9 +54,20 @@ insert into app.migrations (name) values
   ('2026-11-21-row-sizes'),
   ('2026-11-21-timeouts'),
   ('2026-11-22-acting-users'),
+  ('2026-11-22-computers'),
+  ('2026-11-22-configs'),
+  ('2026-11-22-env-vars'),
+  ('2026-11-22-health-actions'),
+  ('2026-11-22-installations'),
   ('2026-11-22-mint'),
+  ('2026-11-22-routines'),
+  ('2026-11-22-schedules'),
+  ('2026-11-22-skills'),
   ('2026-11-22-slices'),
-  ('2026-11-22-without-endings');
+  ('2026-11-22-slicing-agents'),
+  ('2026-11-22-slicing-nothing'),
+  ('2026-11-22-tools'),
+  ('2026-11-22-working-memory');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -72,13 +83,13 @@ language sql stable as $$
     || convert_to(array[app, sandbox, org]::text, 'UTF8')), 'hex')
 $$;
 
--- What has ended and still has rows: an org, a user, or a sandbox with all its orgs. Nobody finds any of them from here
--- on; the sweep deletes them by and by.
+-- What has ended and still has rows: an org, a user, an agent, or a sandbox with all its orgs. Nobody finds any of them
+-- from here on; the sweep deletes them by and by.
 create table app.endings (
   app_id     text collate "C" not null,
   sandbox_id text collate "C" not null,
   id         text collate "C" not null,
-  kind       text not null check (kind in ('org', 'sandbox', 'user')),
+  kind       text not null check (kind in ('org', 'sandbox', 'user', 'agent')),
   ended_at   timestamptz not null default now(),
   primary key (app_id, sandbox_id, id)
 );
@@ -141,17 +152,19 @@ begin
   perform app.make_slices();
 end $wall$;
 
--- The policy itself. What hangs on an org or a user that has ended is nobody's: the door has listed them. That is
--- absence, and no wall: whoever could change the list would see what his own tenant has deleted. Nearly always
+-- The policy itself. What hangs on an org, a user or an agent that has ended is nobody's: the door has listed them.
+-- That is absence, and no wall: whoever could change the list would see what his own tenant has deleted. Nearly always
 -- nothing has ended: then a row costs no list of its owners.
 create function app.face(tbl regclass) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $face$
 declare above text;
 begin
   select string_agg(quote_ident(a.attname), ', ' order by a.attnum) into above from pg_attribute a
-   where a.attrelid = tbl and (a.attname = 'org_id' or (tbl = to_regclass('data.users') and a.attname = 'id')
-      or exists (select from pg_constraint c where c.conrelid = tbl and c.confrelid = to_regclass('data.users')
-        and c.contype = 'f' and a.attnum = c.conkey[cardinality(c.conkey)]));
+   where a.attrelid = tbl and (a.attname = 'org_id'
+      or (tbl in (to_regclass('data.users'), to_regclass('data.agents')) and a.attname = 'id')
+      or exists (select from pg_constraint c where c.conrelid = tbl
+        and c.confrelid in (to_regclass('data.users'), to_regclass('data.agents'))
+        and c.contype = 'f' and c.confdeltype = 'c' and a.attnum = c.conkey[cardinality(c.conkey)]));
   execute format($$create policy tenant on %s to agentry_api using (
     (app_id, sandbox_id, case
       when (select current_setting('app.ended', true) <> '')
@@ -161,21 +174,37 @@ begin
     = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl, above);
 end $face$;
 
+-- A row counts as one, and one more for each foreign key that leads to it: to look there takes as long as the row itself.
 create function app.slice_from(tbl regclass, rows text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select format(e'  delete from %s where ctid = any (array(select %s limit $4 - deleted));\n'
-    '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', tbl, rows)
+  select format(e'  execute $d$delete from %s where ctid = any (array(select %s limit $4))$d$\n'
+    '    using app, sandbox, id, ceil(greatest(0, most - deleted) / %s.0);\n'
+    '  get diagnostics n = row_count;\n  deleted := deleted + n * %3$s;\n', tbl, rows,
+    (select 1 + count(*) from pg_constraint f where f.contype = 'f' and f.confrelid = tbl))
 $$;
 
--- Writes the two functions that delete a slice of what has ended, at most so many rows, from every table there is: what
--- hangs on a row before the row, so that no cascade is longer than a slice. They answer how many rows they deleted. Planned
--- each time: a plan that was kept from when a table was small would read all of it.
+create function app.make_slice(root text, deletes text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
+begin
+  execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $slice$
+declare
+  deleted bigint := 0;
+  n bigint;
+begin
+%s  return deleted;
+end $slice$ $$, 'slice_of_' || root, deletes);
+end $make$;
+
+-- Writes the functions that delete a slice of what has ended, about so many rows, from every table there is: what
+-- hangs on a row before the row, so that no cascade is longer than a slice. They answer how many they counted. Each
+-- is planned anew: a plan that was kept from when a table was small would read all of it. Not by a setting, that would
+-- plan each look along a foreign key anew as well, which takes four times as long as all else.
 create function app.make_slices() returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
 declare
-  of_tenant text;
-  of_user text;
-  made record;
+  made text;
+  root text;
 begin
   -- Of a tenant. Its place, and the record of the org or sandbox, are for who calls it.
   with recursive walk (tbl, path) as (
@@ -186,31 +215,26 @@ begin
      where f.conrelid <> all (path)
   ), deepest as (select tbl, max(cardinality(path)) as depth from walk group by tbl)
   select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
-      '' order by depth desc, tbl::regclass::text collate "C") into of_tenant from deepest;
-  -- Of a user: what hangs on it, and on that, by whatever foreign keys cascade.
-  with recursive walk (tbl, path, rows) as (
-    select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c where c.oid = to_regclass('data.users')
-    union all
-    select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
-        (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
-           from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
-           join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
-           join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
-      from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
-     where f.conrelid <> all (path)
-  ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
-  select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
-      cardinality(path), rows)), '' order by depth desc, rows collate "C") into of_user
-    from deepest where depth > 1;
-  for made in values ('slice_of_tenant', of_tenant), ('slice_of_user', of_user) loop
-    execute format($$create or replace function app.%I(app text, sandbox text, id text, most bigint) returns bigint
-language plpgsql volatile set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $slice$
-declare
-  deleted bigint := 0;
-  n bigint;
-begin
-%s  return deleted;
-end $slice$ $$, made.column1, made.column2);
+      '' order by depth desc, tbl::regclass::text collate "C") into made from deepest;
+  perform app.make_slice('tenant', made);
+  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade.
+  foreach root in array array['user', 'agent'] loop
+    with recursive walk (tbl, path, rows) as (
+      select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c
+       where c.oid = to_regclass(format('data.%ss', root))
+      union all
+      select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
+          (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
+             from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
+             join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
+             join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
+        from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
+       where f.conrelid <> all (path)
+    ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
+    select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
+        cardinality(path), rows)), '' order by depth desc, rows collate "C") into made
+      from deepest where depth > 1;
+    perform app.make_slice(root, made);
   end loop;
 end $make$;
 
@@ -441,6 +465,14 @@ begin
 end $$;
 grant execute on function app.must_reach to agentry_api;
 
+-- For a rule that the database alone can see before it writes: refuses, naming the field at fault, unless it holds.
+create function app.must_hold(holds boolean, field text, fault text) returns void
+language plpgsql volatile set search_path = '' as $$
+begin
+  if holds is not true then raise '%', fault using errcode = 'AE420', constraint = field; end if;
+end $$;
+grant execute on function app.must_hold to agentry_api;
+
 -- ---------------------------------------------------------------------------------------------------------
 -- Agents
 
@@ -462,6 +494,8 @@ create table data.agents (
   writers       text[] generated always as (app.acl_principals(acl, '{write}')) stored,
   created_at    timestamptz not null default now(),
   updated_at    timestamptz not null default now(),
+  -- As a user's.
+  ended_at      timestamptz,
   primary key (app_id, sandbox_id, id),
   constraint agents_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint agents_lookup_key_key unique (app_id, sandbox_id, lookup_key),
@@ -477,6 +511,512 @@ alter table data.agents
   add constraint agents_size_check check (octet_length(jsonb_build_object(
     'identity', identity, 'description', description, 'acl', acl, 'metadata', metadata)::text) <= 65536) not valid;
 select app.wall('data.agents', 'select, insert, update, delete');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Configs
+
+-- Configs: what agents are made of, in versions. The row is what a list shows; the content lies in the versions. Whose
+-- it is: a user's, an agent's or, with neither, the place's own.
+create table data.configs (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  kind           text not null,
+  user_id        text collate "C",
+  agent_id       text collate "C",
+  lookup_key     text,
+  virtual_path   text,
+  parent_id      text collate "C",
+  relative_path  text,
+  -- The Solution that it came with.
+  solution_id    text collate "C",
+  mime_type      text not null,
+  -- The newest version's.
+  version_number integer not null default 1,
+  content_hash   text not null,
+  archived_at    timestamptz,
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  check (user_id is null or agent_id is null),
+  primary key (app_id, sandbox_id, id),
+  constraint configs_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint configs_lookup_key_key unique (app_id, sandbox_id, org_id, lookup_key),
+  constraint configs_virtual_path_key unique (app_id, sandbox_id, org_id, virtual_path),
+  constraint configs_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  constraint configs_user_fkey foreign key (app_id, sandbox_id, user_id) references data.users on delete cascade,
+  constraint configs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint configs_relative_path_key unique (app_id, sandbox_id, org_id, parent_id, relative_path),
+  constraint configs_parent_fkey foreign key (app_id, sandbox_id, org_id, parent_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade,
+  constraint configs_parent_solution_fkey foreign key (app_id, sandbox_id, org_id, solution_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on delete set null (solution_id)
+);
+create index configs_user_idx on data.configs (app_id, sandbox_id, user_id) where user_id is not null;
+create index configs_agent_idx on data.configs (app_id, sandbox_id, org_id, agent_id) where agent_id is not null;
+create index configs_solution_idx on data.configs (app_id, sandbox_id, org_id, solution_id) where solution_id is not null;
+select app.wall('data.configs', 'select, insert, update, delete');
+
+create table data.config_versions (
+  id                 text collate "C" not null,
+  app_id             text collate "C" not null,
+  sandbox_id         text collate "C" not null,
+  org_id             text collate "C" not null,
+  config_id          text collate "C" not null,
+  version_number     integer not null,
+  -- sha256:<hex>, over the content as it is compared.
+  content_hash       text not null,
+  mime_type          text not null,
+  -- How `content` holds the bytes: as text, or as base64 where they are none.
+  encoding           text not null default 'raw' check (encoding in ('raw', 'base64')),
+  content            text not null,
+  -- What its writer noted of it.
+  data               jsonb,
+  change_description text,
+  created_at         timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint config_versions_number_key unique (app_id, sandbox_id, org_id, config_id, version_number),
+  constraint config_versions_config_fkey foreign key (app_id, sandbox_id, org_id, config_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade
+);
+-- A page of a thousand, which shows `data` and not the content, has a size.
+alter table data.config_versions
+  add constraint config_versions_raw_content_check check (octet_length(content) <= 1398104),
+  add constraint config_versions_data_check check (octet_length(data::text) <= 12288);
+select app.wall('data.config_versions', 'select, insert');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- What hangs on an agent
+
+-- Refuses a row of a table that its agent has enough of already. Counted behind a lock on the agent, so that of two that
+-- come at once the second sees the first. The argument is the number.
+create function app.at_most() returns trigger
+language plpgsql volatile set search_path = '' as $$
+declare n int;
+begin
+  perform from data.agents a where (a.app_id, a.sandbox_id, a.id) = (new.app_id, new.sandbox_id, new.agent_id) for no key update;
+  execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id, agent_id) = ($1, $2, $3, $4)', tg_table_name)
+    into n using new.app_id, new.sandbox_id, new.org_id, new.agent_id;
+  if n >= tg_argv[0]::int then raise '%', tg_argv[0] using errcode = 'AE422', table = tg_table_name; end if;
+  return new;
+end $$;
+
+-- Tools.
+alter table data.configs add constraint configs_kind_key unique (app_id, sandbox_id, org_id, id, kind);
+
+create table data.agent_tools (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  kind           text not null check (kind in ('builtin', 'custom', 'mcp')),
+  status         text not null default 'disabled' check (status in ('active', 'disabled')),
+  name           text,
+  name_prefix    text,
+  -- What a model calls it by. A builtin brings its own names, a server of tools those that it lists.
+  function_name  text generated always as (case when kind = 'custom' then
+                   case when name_prefix is null then name else name_prefix || '_' || name end end) stored,
+  description    text,
+  instruction    text,
+  handler_type   text check (handler_type in ('http', 'script', 'builtin', 'workflow_graph')),
+  builtin_tool_key text,
+  builtin_tool_config jsonb,
+  parameters     jsonb,
+  parameters_config_id text collate "C",
+  config_id      text collate "C",
+  -- The kind that its config must be of.
+  config_kind    text generated always as (case when kind = 'mcp' then 'McpServer' else case handler_type
+                   when 'http' then 'HttpTool' when 'script' then 'Script' when 'workflow_graph' then 'WorkflowGraph' end end) stored,
+  effect         text check (effect in ('read', 'idempotent', 'once')),
+  approval       text not null default 'none' check (approval in ('none', 'required')),
+  async          boolean not null default false,
+  lookup_key     text,
+  template_config_id text collate "C",
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  check (config_id is null or config_kind is not null),
+  constraint agent_tools_lookup_key_key unique (app_id, sandbox_id, org_id, agent_id, lookup_key),
+  constraint agent_tools_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind),
+  constraint agent_tools_parameters_config_fkey foreign key (app_id, sandbox_id, org_id, parameters_config_id)
+    references data.configs (app_id, sandbox_id, org_id, id),
+  constraint agent_tools_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_tools_agent_idx on data.agent_tools (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_tools for each row execute function app.at_most('100');
+create index agent_tools_config_idx on data.agent_tools (app_id, sandbox_id, org_id, config_id, config_kind);
+create index agent_tools_parameters_config_idx on data.agent_tools (app_id, sandbox_id, org_id, parameters_config_id);
+-- Two active functions of one name would leave the model without a choice; two of a builtin would be the same functions.
+create unique index agent_tools_name_key on data.agent_tools (app_id, sandbox_id, org_id, agent_id, function_name)
+  where status = 'active';
+create unique index agent_tools_builtin_tool_key_key on data.agent_tools (app_id, sandbox_id, org_id, agent_id, builtin_tool_key);
+alter table data.agent_tools
+  add constraint agent_tools_name_check check (length(function_name) <= 64),
+  add constraint agent_tools_size_check check (octet_length(jsonb_build_object('description', description,
+    'instruction', instruction, 'parameters', parameters, 'config', builtin_tool_config, 'metadata', metadata)::text) <= 131072);
+select app.wall('data.agent_tools', 'select, insert, update, delete');
+
+-- Skills.
+create table data.agent_skills (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  config_id      text collate "C" not null,
+  config_kind    text not null generated always as ('Skill') stored,
+  instruction    text,
+  status         text not null default 'inactive' check (status in ('active', 'inactive')),
+  template_config_id text collate "C",
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  -- With its kind, so that a skill can't name a script. Not cascading: a config that is used stays.
+  constraint agent_skills_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind),
+  constraint agent_skills_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_skills_agent_idx on data.agent_skills (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_skills for each row execute function app.at_most('100');
+create index agent_skills_config_idx on data.agent_skills (app_id, sandbox_id, org_id, config_id, config_kind);
+select app.wall('data.agent_skills', 'select, insert, update, delete');
+
+-- Env vars: secrets that an agent's tools and scripts are given. Of a value, its hint alone is shown.
+create table data.agent_env_vars (
+  id          text collate "C" not null,
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  agent_id    text collate "C" not null,
+  key         text collate "C" not null,
+  description text,
+  -- The value, and what holds it to this row: lib/auth/vault.ts.
+  sealed      bytea not null,
+  tag         bytea not null,
+  -- The value's last four characters, if it has more than that.
+  hint        text,
+  created_at  timestamptz not null default now(),
+  updated_at  timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_env_vars_key_once unique (app_id, sandbox_id, org_id, agent_id, key),
+  constraint agent_env_vars_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_env_vars_agent_idx on data.agent_env_vars (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_env_vars for each row execute function app.at_most('100');
+select app.wall('data.agent_env_vars', 'select, insert, update, delete');
+
+-- Computers.
+create table data.agent_computers (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  name           text not null,
+  lookup_key     text,
+  provider       text not null,
+  region         text not null,
+  config         jsonb not null default '{}',
+  status         text not null default 'provisioning' check (status in ('provisioning', 'ready', 'error', 'terminated')),
+  error_message  text,
+  url            text,
+  last_active_at timestamptz,
+  metadata       jsonb not null default '{}',
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_computers_lookup_key_key unique (app_id, sandbox_id, lookup_key),
+  constraint agent_computers_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_computers_agent_idx on data.agent_computers (app_id, sandbox_id, org_id, agent_id, id);
+alter table data.agent_computers
+  add constraint agent_computers_config_check check (octet_length(config::text) <= 24576);
+create trigger at_most before insert on data.agent_computers for each row execute function app.at_most('100');
+select app.wall('data.agent_computers', 'select, insert, update, delete');
+
+-- Routines.
+create table data.agent_routines (
+  id              text collate "C" not null,
+  app_id          text collate "C" not null,
+  sandbox_id      text collate "C" not null,
+  org_id          text collate "C" not null,
+  agent_id        text collate "C" not null,
+  -- Who passes its access list beside whom that names. Gone, it lets in nobody more.
+  user_id         text collate "C",
+  name            text not null,
+  description     text,
+  lookup_key      text,
+  status          text not null default 'draft' check (status in ('draft', 'active', 'paused')),
+  trigger_context text not null default 'event' check (trigger_context in ('event', 'chat_session')),
+  event_type      text,
+  event_config    jsonb,
+  schedule        text,
+  -- The shortest time between two of the schedule's wall times.
+  interval_s      integer,
+  handler_type    text not null check (handler_type in ('workflow_graph', 'script', 'preset', 'chain')),
+  config_id       text collate "C",
+  script          text,
+  preset_name     text,
+  preset_config   jsonb,
+  steps           jsonb not null default '[]',
+  message_policy  jsonb,
+  metadata        jsonb not null default '{}',
+  acl             jsonb,
+  readers         text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
+  writers         text[] generated always as (app.acl_principals(acl, '{write}')) stored,
+  created_at      timestamptz not null default now(),
+  updated_at      timestamptz not null default now(),
+  check ((schedule is null) = (interval_s is null)),
+  constraint agent_routines_config_fits check (handler_type <> 'workflow_graph' or config_id is not null),
+  constraint agent_routines_script_fits check (handler_type <> 'script' or script is not null or config_id is not null),
+  constraint agent_routines_preset_name_fits check (handler_type <> 'preset' or preset_name is not null),
+  constraint agent_routines_steps_fits check ((handler_type = 'chain') = (jsonb_array_length(steps) > 0)),
+  -- Presets that one event alone starts: lib/routines/presets.ts says the same.
+  constraint agent_routines_event_type_fits check (handler_type <> 'preset' or case preset_name
+    when 'participate' then schedule is null and coalesce(event_type, 'thread.session.join') = 'thread.session.join'
+      and coalesce(event_config, '{}') - 'thread.session.join' = '{}'
+    when 'auto_memory_capture' then schedule is null and coalesce(event_type, 'thread.session.leave') = 'thread.session.leave'
+      and coalesce(event_config, '{}') - 'thread.session.leave' = '{}'
+    else true end),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_routines_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint agent_routines_lookup_key_key unique (app_id, sandbox_id, org_id, agent_id, lookup_key),
+  constraint agent_routines_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routines_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id),
+  constraint agent_routines_config_fkey foreign key (app_id, sandbox_id, org_id, config_id)
+    references data.configs (app_id, sandbox_id, org_id, id)
+);
+create index agent_routines_agent_idx on data.agent_routines (app_id, sandbox_id, org_id, agent_id, id);
+create index agent_routines_user_idx on data.agent_routines (app_id, sandbox_id, org_id, user_id) where user_id is not null;
+create index agent_routines_config_idx on data.agent_routines (app_id, sandbox_id, org_id, config_id) where config_id is not null;
+-- Presets of which an agent has one.
+create unique index agent_routines_preset_name_once on data.agent_routines (app_id, sandbox_id, org_id, agent_id, preset_name)
+  where handler_type = 'preset' and preset_name in ('participate', 'auto_memory_capture');
+-- A thousand of them make 16 MB: what is longer stands in a config.
+alter table data.agent_routines
+  add constraint agent_routines_acl_check check (jsonb_array_length(acl -> 'grants') <= 200),
+  add constraint agent_routines_size_check check (octet_length(jsonb_build_object('description', description,
+    'event_config', event_config, 'script', script, 'preset_config', preset_config, 'steps', steps,
+    'message_policy', message_policy, 'metadata', metadata, 'acl', acl)::text) <= 16384);
+create trigger at_most before insert on data.agent_routines for each row execute function app.at_most('100');
+select app.wall('data.agent_routines', 'select, insert, update, delete');
+
+-- Routine runs.
+create table data.agent_routine_runs (
+  id                  text collate "C" not null,
+  app_id              text collate "C" not null,
+  sandbox_id          text collate "C" not null,
+  org_id              text collate "C" not null,
+  agent_id            text collate "C" not null,
+  -- Null once the routine is deleted. The access list that the routine had when the run began is the run's own.
+  routine_id          text collate "C",
+  -- For whom it runs.
+  user_id             text collate "C",
+  status              text not null default 'pending'
+                      check (status in ('pending', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
+  event_id            text,
+  idempotency_key     text collate "C",
+  payload             jsonb not null default '{}',
+  participants        jsonb,
+  delivery            jsonb not null default '{"type": "none", "status": "not_requested"}',
+  worker_status       text not null default 'queued'
+                      check (worker_status in ('queued', 'executing', 'retrying', 'completed', 'discarded', 'cancelled')),
+  attempt             integer not null default 0,
+  max_attempts        integer not null default 3,
+  duration_ms         integer,
+  result              jsonb,
+  structured_response jsonb,
+  metadata            jsonb not null default '{}',
+  acl                 jsonb,
+  readers             text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
+  writers             text[] generated always as (app.acl_principals(acl, '{write}')) stored,
+  created_at          timestamptz not null default now(),
+  updated_at          timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_routine_runs_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint agent_routine_runs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_runs_routine_fkey foreign key (app_id, sandbox_id, org_id, routine_id)
+    references data.agent_routines (app_id, sandbox_id, org_id, id) on delete set null (routine_id),
+  constraint agent_routine_runs_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id)
+);
+create index agent_routine_runs_agent_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, id);
+create index agent_routine_runs_routine_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, id);
+create index agent_routine_runs_user_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, user_id) where user_id is not null;
+-- A key makes one run; what came to nothing leaves it free.
+create unique index agent_routine_runs_idempotency_key_key
+  on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, idempotency_key)
+  where idempotency_key is not null and status in ('pending', 'running', 'completed');
+-- A page of a hundred makes 13 MB.
+alter table data.agent_routine_runs
+  add constraint agent_routine_runs_size_check check (octet_length(jsonb_build_object('payload', payload,
+    'participants', participants, 'delivery', delivery, 'metadata', metadata, 'acl', acl)::text) <= 65536),
+  add constraint agent_routine_runs_result_check
+    check (octet_length(jsonb_build_array(result, structured_response)::text) <= 65536);
+select app.wall('data.agent_routine_runs', 'select, insert, update, delete');
+
+-- Schedules.
+create table data.agent_schedules (
+  id              text collate "C" not null,
+  app_id          text collate "C" not null,
+  sandbox_id      text collate "C" not null,
+  org_id          text collate "C" not null,
+  agent_id        text collate "C" not null,
+  schedule_type   text not null check (schedule_type in ('once', 'recurring')),
+  cron_expression text,
+  scheduled_at    timestamptz,
+  timezone        text not null,
+  instructions    text not null,
+  max_runs        integer check (max_runs > 0),
+  run_count       integer not null default 0,
+  status          text not null default 'active' check (status in ('active', 'paused', 'completed', 'cancelled', 'expired')),
+  -- Of an active one; the others have no next.
+  next_run_at     timestamptz,
+  last_run_at     timestamptz,
+  metadata        jsonb not null default '{}',
+  created_at      timestamptz not null default now(),
+  updated_at      timestamptz not null default now(),
+  constraint agent_schedules_cron_expression_fits check ((schedule_type = 'recurring') = (cron_expression is not null)),
+  constraint agent_schedules_scheduled_at_fits check ((schedule_type = 'once') = (scheduled_at is not null)),
+  constraint agent_schedules_max_runs_fits check (run_count <= max_runs),
+  constraint agent_schedules_next_run_at_check check ((status = 'active') = (next_run_at is not null)),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_schedules_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_schedules_agent_idx on data.agent_schedules (app_id, sandbox_id, org_id, agent_id, id);
+-- A hundred of them make 6.5 MB.
+alter table data.agent_schedules
+  add constraint agent_schedules_size_check check (octet_length(instructions) + octet_length(metadata::text) <= 65536);
+create trigger at_most before insert on data.agent_schedules for each row execute function app.at_most('100');
+select app.wall('data.agent_schedules', 'select, insert, update, delete');
+
+-- Installations: what connects an agent with something outside of it, and what it reads there.
+create table data.agent_installations (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  kind           text not null,
+  lookup_key     text,
+  state          text not null default 'pending' check (state in ('pending', 'active', 'paused', 'suspended')),
+  config         jsonb not null default '{}',
+  status_payload jsonb,
+  -- The integration that was given with it, tokens and all, and what holds it to this row: lib/auth/vault.ts.
+  sealed         bytea,
+  tag            bytea,
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  check ((sealed is null) = (tag is null)),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_installations_owner_key unique (app_id, sandbox_id, org_id, agent_id, id),
+  constraint agent_installations_lookup_key_key unique (app_id, sandbox_id, org_id, lookup_key),
+  constraint agent_installations_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+-- A list over agents reads a thousand rows: 12 MB.
+alter table data.agent_installations
+  add constraint agent_installations_config_check check (octet_length(config::text) <= 12288);
+create trigger at_most before insert on data.agent_installations for each row execute function app.at_most('100');
+select app.wall('data.agent_installations', 'select, insert, update, delete');
+
+create table data.installation_sources (
+  id              text collate "C" not null,
+  app_id          text collate "C" not null,
+  sandbox_id      text collate "C" not null,
+  org_id          text collate "C" not null,
+  agent_id        text collate "C" not null,
+  installation_id text collate "C" not null,
+  type            text not null,
+  payload         jsonb not null default '{}',
+  metadata        jsonb not null default '{}',
+  state           text not null default 'pending' check (state in ('pending', 'active', 'paused')),
+  created_at      timestamptz not null default now(),
+  updated_at      timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint installation_sources_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint installation_sources_installation_fkey foreign key (app_id, sandbox_id, org_id, agent_id, installation_id)
+    references data.agent_installations (app_id, sandbox_id, org_id, agent_id, id) on delete cascade
+);
+create index installation_sources_installation_idx
+  on data.installation_sources (app_id, sandbox_id, org_id, agent_id, installation_id, id);
+alter table data.installation_sources
+  add constraint installation_sources_payload_check check (octet_length(payload::text) <= 12288);
+create trigger at_most before insert on data.installation_sources for each row execute function app.at_most('1000');
+select app.wall('data.installation_sources', 'select, insert, update, delete');
+
+-- Working memory: what an agent writes down for itself. Past its end an entry is hidden, not gone.
+create table data.agent_working_memory (
+  id         text collate "C" not null,
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  agent_id   text collate "C" not null,
+  key        text not null,
+  value      text not null,
+  expires_at timestamptz,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_working_memory_key_key unique (app_id, sandbox_id, org_id, agent_id, key),
+  constraint agent_working_memory_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_working_memory_agent_idx on data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id);
+alter table data.agent_working_memory
+  add constraint agent_working_memory_value_check check (char_length(value) <= 65536);
+create trigger at_most before insert on data.agent_working_memory for each row execute function app.at_most('1000');
+select app.wall('data.agent_working_memory', 'select, insert, update, delete');
+
+-- Health actions.
+create table data.agent_health_actions (
+  id             text collate "C" not null,
+  app_id         text collate "C" not null,
+  sandbox_id     text collate "C" not null,
+  org_id         text collate "C" not null,
+  agent_id       text collate "C" not null,
+  source         text not null check (source in ('setup', 'health')),
+  kind           text not null check (kind in ('env_var', 'install', 'custom', 'integration')),
+  status         text not null default 'pending' check (status in ('pending', 'completed', 'skipped', 'degraded')),
+  title          text not null,
+  description    text,
+  params         jsonb not null default '{}',
+  required       boolean not null default true,
+  sort_order     integer not null default 0,
+  -- Ids of actions of the same agent, all made together: none depends on a later one, so there is no cycle.
+  depends_on     text[] collate "C" not null default '{}',
+  verify_config  jsonb,
+  -- What a bundle calls it by.
+  dedupe_key     text,
+  last_verified_at timestamptz,
+  last_verifier_message text,
+  created_at     timestamptz not null default now(),
+  updated_at     timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint agent_health_actions_dedupe_key_key unique (app_id, sandbox_id, org_id, agent_id, dedupe_key),
+  constraint agent_health_actions_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index agent_health_actions_agent_idx on data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id);
+create trigger at_most before insert on data.agent_health_actions for each row execute function app.at_most('100');
+alter table data.agent_health_actions
+  add constraint agent_health_actions_size_check check (octet_length(jsonb_build_object('description', description,
+    'params', params, 'verify_config', verify_config)::text) <= 32768);
+select app.wall('data.agent_health_actions', 'select, insert, update, delete');
 
 -- ---------------------------------------------------------------------------------------------------------
 -- What every write leaves behind
@@ -764,7 +1304,7 @@ begin
 end $$;
 grant execute on function app.act_as to agentry_api;
 
--- Ends what an org, a user or a sandbox was: from this statement on nobody finds what hangs on it. Of that, a slice goes
+-- Ends what an org, a user, an agent or a sandbox was: from this statement on nobody finds what hangs on it. Of that, a slice goes
 -- at once, which is all of it if it is small; the sweep deletes the rest.
 create function app.finish(app text, sandbox text, ended text, most bigint) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -777,6 +1317,10 @@ begin
     deleted := app.slice_of_user(app, sandbox, ended, most);
     if deleted >= most then return deleted; end if;
     delete from data.users u where (u.app_id, u.sandbox_id, u.id) = (app, sandbox, ended);
+  elsif kind = 'agent' then
+    deleted := app.slice_of_agent(app, sandbox, ended, most);
+    if deleted >= most then return deleted; end if;
+    delete from data.agents a where (a.app_id, a.sandbox_id, a.id) = (app, sandbox, ended);
   else
     -- Of a sandbox the orgs first, and its own rows last.
     for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
@@ -791,12 +1335,38 @@ begin
   return deleted + 1;
 end $$;
 
+-- Refuses to end a user or an agent while another agent uses a config that would go with it, as the foreign key would
+-- that is met slices later, when nobody is there to be told.
+create function app.must_be_free(app text, sandbox text, ended text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  agents text[] := array(select a.id from data.agents a where a.app_id = app and a.sandbox_id = sandbox
+    and (a.user_id = ended or a.id = ended));
+  held record;
+  uses boolean;
+begin
+  for held in select f.conrelid::regclass as tbl, c.relname, a.attname from pg_constraint f
+      join pg_class c on c.oid = f.conrelid join pg_attribute a on a.attrelid = f.conrelid and a.attnum = f.conkey[4]
+     where f.contype = 'f' and f.confdeltype = 'a' and f.confrelid = 'data.configs'::regclass loop
+    execute format('select exists (select from data.configs c join %s h on (h.app_id, h.sandbox_id, h.org_id, h.%I)
+        = (c.app_id, c.sandbox_id, c.org_id, c.id) where c.app_id = $1 and c.sandbox_id = $2
+        and (c.agent_id = any ($4) or c.user_id = $3) and h.agent_id <> all ($4))', held.tbl, held.attname)
+      into uses using app, sandbox, ended, agents;
+    if uses then
+      raise 'update or delete on table "configs" would leave a use of it' using errcode = 'foreign_key_violation',
+        schema = 'data', table = held.relname;
+    end if;
+  end loop;
+end $$;
+
 create function app.end_row() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare place text := case when tg_argv[0] = 'org' then old.id else '-' end;
 begin
-  -- Where its place is gone already, everything is: this delete is a part of that one.
-  if tg_argv[0] <> 'user' then
+  if tg_argv[0] in ('user', 'agent') then
+    perform app.must_be_free(old.app_id, old.sandbox_id, old.id);
+  else
+    -- Where its place is gone already, everything is: this delete is a part of that one.
     perform from data.tenants t where (t.app_id, t.sandbox_id, t.org_id) = (old.app_id, old.sandbox_id, place);
     if not found then return null; end if;
   end if;
@@ -809,8 +1379,9 @@ end $$;
 create trigger ending after delete on data.orgs for each row execute function app.end_row('org');
 create trigger ending after delete on data.sandboxes for each row execute function app.end_row('sandbox');
 create trigger ending after update of ended_at on data.users for each row execute function app.end_row('user');
+create trigger ending after update of ended_at on data.agents for each row execute function app.end_row('agent');
 
--- What was unique in an app is free as soon as its row's org or user has ended, though the row is still there.
+-- What was unique in an app is free as soon as what its row hangs on has ended, though the row is still there.
 create function app.free_email() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -827,11 +1398,23 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 begin
   update data.agents a set lookup_key = null from app.endings e
    where (a.app_id, a.sandbox_id, a.lookup_key) = (new.app_id, new.sandbox_id, new.lookup_key)
-     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (a.org_id, a.user_id);
+     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (a.org_id, a.user_id, a.id);
   return new;
 end $$;
 create trigger free_lookup_key before insert or update of lookup_key on data.agents for each row
   when (new.lookup_key is not null and current_setting('app.ended', true) <> '') execute function app.free_lookup_key();
+
+create function app.free_computer_lookup_key() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update data.agent_computers c set lookup_key = null from app.endings e, data.agents a
+   where (c.app_id, c.sandbox_id, c.lookup_key) = (new.app_id, new.sandbox_id, new.lookup_key)
+     and (a.app_id, a.sandbox_id, a.id) = (c.app_id, c.sandbox_id, c.agent_id)
+     and (e.app_id, e.sandbox_id) = (new.app_id, new.sandbox_id) and e.id in (c.org_id, a.user_id, a.id);
+  return new;
+end $$;
+create trigger free_lookup_key before insert or update of lookup_key on data.agent_computers for each row
+  when (new.lookup_key is not null and current_setting('app.ended', true) <> '') execute function app.free_computer_lookup_key();
 
 -- The least id that can have been made at a time, without its prefix: ids begin with their time (UUIDv7, in base 62).
 create function app.id_at(moment timestamptz) returns text
@@ -850,8 +1433,8 @@ end $$;
 
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
--- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox or user that
--- has ended, entries of the feed when their app keeps them no longer. Whoever calls it, and however often, deletes
+-- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
+-- agent that has ended, entries of the feed when their app keeps them no longer. Whoever calls it, and however often, deletes
 -- nothing else.
 create function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -886,7 +1469,11 @@ begin
 
   for one in select e.app_id, e.sandbox_id, e.id from app.endings e order by e.ended_at loop
     exit when deleted >= most;
-    deleted := deleted + app.finish(one.app_id, one.sandbox_id, one.id, most - deleted);
+    -- What came to be used while it ended stays hidden until that goes; it holds up no other.
+    begin
+      deleted := deleted + app.finish(one.app_id, one.sandbox_id, one.id, most - deleted);
+    exception when foreign_key_violation then null;
+    end;
   end loop;
 
   for one in select t.app_id, t.sandbox_id, 'afe_' || app.id_at(now() - make_interval(

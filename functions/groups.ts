@@ -6,5 +6,6 @@ import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
+import { routers as routines } from "./routines/index.ts";
 
-export const groups = { root, developer, auth, people, agents, activity, configs };
+export const groups = { root, developer, auth, people, agents, routines, activity, configs };

@@ -2,22 +2,63 @@
  * Every kind of row that has an id, and all that is the same for the kind wherever it turns up: the prefix of its ids,
  * its table, what a refusal calls it, and what the activity feed tells of it. A new kind is a line here.
  */
-const kind = <const F extends { prefix: string; table: string | null; name: string; tells?: readonly string[] }>(
+const kind = <
+  const F extends {
+    prefix: string;
+    table: string | null;
+    name: string;
+    /** The column that people know a row by; without it, its id. */
+    title?: string;
+    /** Its rows have access lists of their own, which narrow their agent's. */
+    acl?: true;
+    tells?: readonly string[];
+  },
+>(
   facts: F,
 ) => facts;
+const changes = ["created", "updated", "deleted"] as const;
 
 export const kinds = {
   activity_feed_entry: kind({ prefix: "afe", table: "activity_feed_entries", name: "activity feed entry" }),
-  agent: kind({ prefix: "agi", table: "agents", name: "agent", tells: ["created", "updated", "deleted"] }),
+  agent: kind({ prefix: "agi", table: "agents", name: "agent", tells: changes }),
+  agent_computer: kind({
+    ...{ prefix: "cmp", table: "agent_computers", name: "computer", title: "name", tells: changes },
+  }),
+  agent_health_action: kind({
+    ...{ prefix: "aha", table: "agent_health_actions", name: "health action", title: "title", tells: changes },
+  }),
+  agent_skill: kind({ prefix: "ask", table: "agent_skills", name: "skill", tells: changes }),
+  agent_tool: kind({ prefix: "atl", table: "agent_tools", name: "tool", title: "name", tells: changes }),
+  agent_env_var: kind({
+    ...{ prefix: "anv", table: "agent_env_vars", name: "env var", title: "key", tells: changes },
+  }),
+  agent_routine: kind({
+    ...{ prefix: "arn", table: "agent_routines", name: "routine", title: "name", acl: true, tells: changes },
+  }),
+  agent_routine_run: kind({
+    ...{ prefix: "arr", table: "agent_routine_runs", name: "routine run", acl: true, tells: ["created"] },
+  }),
+  agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
+  agent_installation: kind({
+    ...{ prefix: "cin", table: "agent_installations", name: "installation", title: "kind", tells: changes },
+  }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
+  config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
+  config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
+  installation_source: kind({
+    ...{ prefix: "cso", table: "installation_sources", name: "installation source", title: "type", tells: changes },
+  }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
-  org: kind({ prefix: "org", table: "orgs", name: "org", tells: ["created", "updated", "deleted"] }),
+  org: kind({ prefix: "org", table: "orgs", name: "org", tells: changes }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
   // Access lists may name one; there is no table of them yet.
   team: kind({ prefix: "tem", table: null, name: "team" }),
   token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked"] }),
   token_family: kind({ prefix: "saf", table: "token_families", name: "token" }),
-  user: kind({ prefix: "usr", table: "users", name: "user", tells: ["created", "updated", "deleted"] }),
+  user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  working_memory_entry: kind({
+    ...{ prefix: "amm", table: "agent_working_memory", name: "working memory entry", title: "key", tells: changes },
+  }),
 };
 
 type Kinds = typeof kinds;

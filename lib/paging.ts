@@ -67,6 +67,47 @@ export function paginate<Row, View>(
 /** A text for `like` in which the client's own `%`, `_` and `\` are letters. */
 export const containing = (text: string) => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 
+/** Of lists over agents, which the contract doesn't page: the newest thousand, and a way on. */
+export const MAX_LIST = 1000;
+export const listQuery = {
+  limit: v.optional(
+    v.pipe(
+      positive,
+      v.transform((limit) => Math.min(limit, MAX_LIST)),
+    ),
+    String(MAX_LIST),
+  ),
+  after_cursor: v.optional(v.pipe(v.string(), v.maxLength(500))),
+};
+
+/** The envelope of such a list; `after_cursor` leads on to older rows. */
+export const listOf = <V extends v.GenericSchema>(view: V) =>
+  v.strictObject({ data: v.array(view), after_cursor: v.nullable(v.string()), has_more: v.boolean() });
+
+/** Opens the cursor of such a list, which goes one way only. */
+export const openListCursor = (
+  roots: string,
+  list: string,
+  tenant: Tenant,
+  { limit, after_cursor }: { limit: number; after_cursor?: string | undefined },
+): Promise<CursorPage> => openCursor(roots, list, tenant, { limit, before_cursor: after_cursor });
+
+/** The envelope around its rows, of which one more than `limit` was asked for. `keyOf`: what the list goes by. */
+export async function paginateList<Row extends { id: string }, View>(
+  { limit, seal }: CursorPage,
+  found: Row[],
+  toView: (row: Row) => View,
+  keyOf: (row: Row) => string = ({ id }) => id,
+) {
+  const rows = found.slice(0, limit);
+  const has_more = found.length > limit;
+  return {
+    data: rows.map((row) => toView(row)),
+    after_cursor: has_more ? await seal(keyOf(rows.at(-1)!)) : null,
+    has_more,
+  };
+}
+
 /** Where a cursor list goes on: from an id towards older rows, or towards newer ones. */
 export type CursorPage = {
   limit: number;

@@ -1,5 +1,7 @@
 /** Reads pg_catalog and fails a new table that forgets a wall. */
 import { expect, it } from "vitest";
+import { holders } from "../lib/configs/queries.ts";
+import { kinds } from "../lib/kinds.ts";
 import { sql } from "./harness/index.ts";
 
 const tables = () =>
@@ -12,8 +14,8 @@ it("has a wall round every table: row security enabled and forced, and the polic
   const rows = await sql(`select c.relname as name, c.relrowsecurity as enabled, c.relforcerowsecurity as forced,
       pg_get_userbyid(c.relowner) as owner, coalesce(p.cmd, 'no policy') as cmd, p.roles::text, p.qual, p.with_check,
       coalesce((select array_agg(a.attname::text order by a.attnum) from pg_attribute a where a.attrelid = c.oid
-        and (a.attname = 'org_id' or (c.relname = 'users' and a.attname = 'id') or exists (select from pg_constraint f
-          where f.conrelid = c.oid and f.confrelid = 'data.users'::regclass and f.contype = 'f'
+        and (a.attname = 'org_id' or (c.relname in ('users', 'agents') and a.attname = 'id') or exists (select from pg_constraint f
+          where f.conrelid = c.oid and f.confrelid in ('data.users'::regclass, 'data.agents'::regclass) and f.confdeltype = 'c'
             and a.attnum = f.conkey[cardinality(f.conkey)]))), '{}')::text as above,
       exists (select from pg_policies o where (o.schemaname, o.tablename, o.policyname) = ('data', c.relname, 'owner')
         and o.roles = '{agentry_owner}' and o.qual = 'true') as doors
@@ -23,8 +25,8 @@ it("has a wall round every table: row security enabled and forced, and the polic
   const { qual } = rows.find(({ name }) => name === "tenants");
   expect(qual).toContain("app.tenant()");
   for (const { name, above, ...wall } of rows) {
-    // What a row hangs on, an org or a user, may have ended.
-    const own = qual.replace("ARRAY[org_id]", `ARRAY[${above.slice(1, -1).replace(",", ", ")}]`);
+    // What a row goes with, an org, a user or an agent, may have ended.
+    const own = qual.replace("ARRAY[org_id]", `ARRAY[${above.slice(1, -1).replaceAll(",", ", ")}]`);
     expect(wall, `data.${name}: call app.wall after its create table`).toMatchObject({
       ...{ enabled: true, forced: true, owner: "agentry_owner", roles: "{agentry_api}", doors: true },
       ...(!SPECIAL.includes(name) && { cmd: "ALL", qual: own, with_check: null }),
@@ -74,7 +76,8 @@ it("names the tenant in every table, never null, and ties it to its place", asyn
     if (name === "tenants") continue;
     const [ties] = await sql(
       `select count(*)::int as n from pg_constraint c where c.conrelid = ('data.' || $1)::regclass and c.contype = 'f'
-         and c.confrelid in ('data.tenants'::regclass, 'data.users'::regclass) and c.confdeltype = 'c'`,
+         and c.confrelid in ('data.tenants'::regclass, 'data.users'::regclass, 'data.agents'::regclass, 'data.configs'::regclass)
+         and c.confdeltype = 'c'`,
       [name],
     );
     expect(ties.n, `${name} goes with its tenant`).toBeGreaterThan(0);
@@ -102,10 +105,11 @@ it("names every constraint that an answer is made from, within Postgres's length
   }
 });
 
-it("ends with a tenant or a user every table that hangs on it, in slices: what hangs on a row before the row", async () => {
-  const [{ of_tenant, of_user }] = await sql(`select
+it("ends with a tenant, a user or an agent every table that hangs on it, in slices: what hangs on a row before the row", async () => {
+  const [{ of_tenant, of_user, of_agent }] = await sql(`select
     (select prosrc from pg_proc where oid = 'app.slice_of_tenant'::regproc) as of_tenant,
-    (select prosrc from pg_proc where oid = 'app.slice_of_user'::regproc) as of_user`);
+    (select prosrc from pg_proc where oid = 'app.slice_of_user'::regproc) as of_user,
+    (select prosrc from pg_proc where oid = 'app.slice_of_agent'::regproc) as of_agent`);
   const deletes = (source: string) => [...source.matchAll(/delete from data\.(\w+)/g)].map(([, name]) => name!);
   // Tables whose one row of a tenant goes with its end.
   const records = ["apps", "tenants", "orgs", "sandboxes"];
@@ -119,13 +123,16 @@ it("ends with a tenant or a user every table that hangs on it, in slices: what h
       c.confdeltype = 'c' as cascades
     from pg_constraint c join pg_class t on t.oid = c.conrelid join pg_class p on p.oid = c.confrelid
     where c.contype = 'f' and t.relnamespace = 'data'::regnamespace and t.oid <> p.oid`);
-  const hanging = new Set<string>(["users"]);
-  for (const _ of ties) {
-    for (const { child, parent, cascades } of ties) if (cascades && hanging.has(parent)) hanging.add(child);
-  }
-  hanging.delete("users");
-  expect([...new Set(deletes(of_user))].toSorted()).toEqual([...hanging].toSorted());
-  for (const order of [deletes(of_tenant), deletes(of_user)]) {
+  const hangingOn = (root: string) => {
+    const hanging = new Set<string>([root]);
+    for (const _ of ties) {
+      for (const { child, parent, cascades } of ties) if (cascades && hanging.has(parent)) hanging.add(child);
+    }
+    return [...hanging].filter((name) => name !== root).toSorted();
+  };
+  expect([...new Set(deletes(of_user))].toSorted()).toEqual(hangingOn("users"));
+  expect([...new Set(deletes(of_agent))].toSorted()).toEqual(hangingOn("agents"));
+  for (const order of [deletes(of_tenant), deletes(of_user), deletes(of_agent)]) {
     for (const { child, parent } of ties) {
       if (!order.includes(child) || !order.includes(parent)) continue;
       expect(order.lastIndexOf(child), `${child} before ${parent}`).toBeLessThan(order.indexOf(parent));
@@ -133,7 +140,7 @@ it("ends with a tenant or a user every table that hangs on it, in slices: what h
   }
 });
 
-it("frees at once what was unique in an app: of an org or a user that has ended, the rows are still there", async () => {
+it("frees at once what was unique in an app: the rows of what has ended are still there", async () => {
   const rows = await sql(`select t.relname as table, a.attname as column, exists (select from pg_trigger g
       where g.tgrelid = t.oid and g.tgname = 'free_' || case a.attname when 'email_key' then 'email' else a.attname end) as freed
     from pg_constraint c join pg_class t on t.oid = c.conrelid join pg_attribute a on a.attrelid = t.oid
@@ -145,6 +152,7 @@ it("frees at once what was unique in an app: of an org or a user that has ended,
   expect(rows.filter(({ table }) => !records.includes(table))).toEqual([
     { table: "users", column: "email_key", freed: true },
     { table: "agents", column: "lookup_key", freed: true },
+    { table: "agent_computers", column: "lookup_key", freed: true },
   ]);
 });
 
@@ -175,6 +183,16 @@ it("has an index for every foreign key that a delete follows", async () => {
   }
 });
 
+it("keeps every config that something refers to: what does is among the holders of lib/configs/queries.ts", async () => {
+  const rows = await sql(`select c.conrelid::regclass::text as name, a.attname as column, c.confdeltype as on_delete
+    from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[4]
+    where c.contype = 'f' and c.confrelid = 'data.configs'::regclass order by 1, 2`);
+  // What goes with a config, or lets go of it, keeps none.
+  const keeps = rows.filter(({ on_delete }) => on_delete === "a").map(({ name, column }) => `${name}.${column}`);
+  expect(keeps).toEqual(holders.map(({ kind, column }) => `data.${kinds[kind].table}.${column}`).sort());
+  expect(rows.length - keeps.length).toBe(3);
+});
+
 /** The functions that run as their owner, whom no policy narrows, and what each needs that for. */
 const DEFINERS: Record<string, string> = {
   check_root: "reads the copies of the keys that MACs are checked by",
@@ -183,6 +201,7 @@ const DEFINERS: Record<string, string> = {
   enter_object: "reads the copies of the keys that MACs are checked by",
   enter_refresh: "reads a sign-in before its tenant is proven",
   enter_token: "reads a token before its tenant is proven",
+  free_computer_lookup_key: "a trigger: takes a key from a row that nobody finds any more",
   free_email: "a trigger: takes an address from a row that nobody finds any more",
   free_lookup_key: "a trigger: takes a lookup_key from a row that nobody finds any more",
   sweep: "deletes in every tenant what is past its time",
@@ -191,7 +210,7 @@ const DEFINERS: Record<string, string> = {
 };
 
 const SLICES = "search_path=pg_catalog, pg_temp;plan_cache_mode=force_custom_plan";
-const TRIGGERS = ["end_row", "free_email", "free_lookup_key"];
+const TRIGGERS = ["end_row", "free_computer_lookup_key", "free_email", "free_lookup_key"];
 
 it("has no view, and no function that runs as its owner but those with a reason", async () => {
   const views = await sql(
@@ -216,7 +235,16 @@ it("has no view, and no function that runs as its owner but those with a reason"
 });
 
 /** Those that run as who calls them, whom the policies narrow. */
-const INVOKERS = ["acl_patch", "acl_principals", "act_as", "family_user", "mint_token", "must_reach", "rotate_token"];
+const INVOKERS = [
+  "acl_patch",
+  "acl_principals",
+  "act_as",
+  "family_user",
+  "mint_token",
+  "must_hold",
+  "must_reach",
+  "rotate_token",
+];
 
 it("lets the runtime role call these functions and no others: none that makes a proof, none that builds a wall", async () => {
   const rows = await sql(`select p.proname as name, (a.grantee = p.proowner) as owner, a.grantee::regrole::text as role

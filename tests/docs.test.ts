@@ -266,7 +266,7 @@ describe("deploying", { timeout: 60_000 }, () => {
           "psql",
           `{ echo 'begin;'; cat; echo '; rollback;'; } | ${real.trim()} -v ON_ERROR_STOP=1 "$@"`,
         );
-        const [migrated, , made] = await paste(withPostgres, await aCheckout(), {
+        const [migrated, , made, resealed] = await paste(withPostgres, await aCheckout(), {
           ...{ PATH: psql.path, PGHOST: hostname, PGPORT: port || "5432", PGDATABASE: name, PGUSER: username },
           ...{ PGPASSWORD: password, PGSSLMODE: "disable" },
         });
@@ -274,6 +274,7 @@ describe("deploying", { timeout: 60_000 }, () => {
         expect(await psql.args()).toEqual(["--quiet"]);
         expect(await psql.input()).toEqual([expect.stringMatching(/^alter role agentry_api password '\w{48}'$/)]);
         const app = JSON.parse(made!.slice(0, made!.indexOf("}") + 1));
+        expect(resealed).toBe("Sealed anew: 0.\nEvery secret opens with the newest root secret alone.\n");
         expect(made).toMatch(new RegExp(`\n${app.app_id}\t.*\tMy app\n$`));
 
         const url = new URL(DATABASE_URL!);

@@ -227,6 +227,7 @@ describe("CORS", () => {
     ]) {
       expect(answer.headers.get("Access-Control-Allow-Origin")).toBe("*");
       expect(answer.headers.get("Access-Control-Expose-Headers")!.split(",").toSorted()).toEqual([
+        "ETag",
         "Idempotent-Replayed",
         "Retry-After",
         "WWW-Authenticate",
@@ -255,6 +256,7 @@ describe("CORS", () => {
         "authorization",
         "content-type",
         "idempotency-key",
+        "if-match",
         "x-api-key",
         "x-archastro-api-key",
         "x-request-id",
@@ -361,6 +363,23 @@ describe("a body", () => {
       '{"name":"Ada","__proto__":{"a":1},"constructor":1,"toString":1,"one":1,"two":2}',
     );
     expect([answer.status, fieldsOf(answer)]).toEqual([422, ["__proto__", "constructor", "toString", "one", "two"]]);
+  });
+
+  it("with a field that is nearly right says which one was meant, at any depth, and guesses nothing far", async () => {
+    const { owner } = await anOwner();
+    const grant = { principal_typ: "everyone", principal_type: "everyone", actions: ["read"] };
+    const answer = await owner("POST", agents, {
+      ...{ name: "Ada", identiy: "", Lookup_Key: "", xy: 1, something_else: 1 },
+      acl: { grants: [grant], gants: [] },
+    });
+    expect(answer.body.error.fields).toEqual([
+      { field: "identiy", message: "is not a known field; did you mean identity?" },
+      { field: "Lookup_Key", message: "is not a known field; did you mean lookup_key?" },
+      { field: "xy", message: "is not a known field" },
+      { field: "something_else", message: "is not a known field" },
+      { field: "acl.grants.0.principal_typ", message: "is not a known field; did you mean principal_type?" },
+      { field: "acl.gants", message: "is not a known field; did you mean grants?" },
+    ]);
   });
 
   it("of exactly 8,000,000 bytes is read", async () => {

@@ -7,6 +7,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { mac } from "../lib/auth/secrets.ts";
 import { newId } from "../lib/ids.ts";
+import { kinds, type StoredKind } from "../lib/kinds.ts";
 import { createApp } from "../lib/local/apps.ts";
 import { keepDoorKeys } from "../lib/local/door-keys.ts";
 import type { Database } from "../lib/local/neon.ts";
@@ -134,6 +135,31 @@ async function seed() {
     insert into data.agents (app_id, sandbox_id, org_id, id, name) values ('${app.id}', '-', '${id}', '${agent}', ${quote(text)});
     insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title) values ('${app.id}', '-', '${id}', '${newId("activity_feed_entry")}', 'x', ${quote(text)});
     insert into data.idempotency_keys values ('${app.id}', '-', '${id}', 's', ${quote(text)}, '\\x', 'r');`;
+  // What an agent carries: of most tables only the columns that must be there, each text of them the secret.
+  const carried = (org: string, text: string, agent: string) => {
+    const config = newId("config");
+    const installation = newId("agent_installation");
+    const on = (kind: StoredKind, columns: Record<string, string>) => `
+      insert into data.${kinds[kind].table} (${["app_id", "sandbox_id", "org_id", "id", "agent_id", ...Object.keys(columns)]})
+        values (${[app.id, "-", org, columns.id ?? newId(kind), agent, ...Object.values(columns)].map(quote)});`;
+    return `
+      insert into data.configs (app_id, sandbox_id, org_id, id, kind, mime_type, content_hash)
+        values ('${app.id}', '-', '${org}', '${config}', 'Skill', ${quote(text)}, 'x');
+      insert into data.config_versions (app_id, sandbox_id, org_id, id, config_id, version_number, content_hash, mime_type, content)
+        values ('${app.id}', '-', '${org}', '${newId("config_version")}', '${config}', 1, 'x', 'x', ${quote(text)});
+      insert into data.agent_installations (app_id, sandbox_id, org_id, id, agent_id, kind)
+        values ('${app.id}', '-', '${org}', '${installation}', '${agent}', ${quote(text)});
+      ${on("agent_computer", { name: text, provider: "x", region: "x" })}
+      ${on("agent_env_var", { key: text, sealed: "\\x", tag: "\\x" })}
+      ${on("agent_health_action", { source: "setup", kind: "custom", title: text })}
+      ${on("agent_routine", { name: text, handler_type: "preset", preset_name: text })}
+      ${on("agent_routine_run", { payload: JSON.stringify({ message: text }) })}
+      ${on("agent_schedule", { instructions: text, schedule_type: "recurring", cron_expression: "x", timezone: "x", status: "cancelled" })}
+      ${on("agent_skill", { config_id: config, instruction: text })}
+      ${on("agent_tool", { kind: "builtin", name: text })}
+      ${on("installation_source", { installation_id: installation, type: text })}
+      ${on("working_memory_entry", { key: text, value: text })}`;
+  };
   const token = (id: string, owner: string, user: string, times: string) => `
     insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, scopes, name, expires_at, revoked_at)
       values ('${app.id}', '-', '${owner}', '${id}', '${user}', '{}', ${quote(owner === app.victim ? SECRET : "mine")}, ${times});`;
@@ -143,6 +169,7 @@ async function seed() {
   deadKeyHash = hex(randomBytes(32));
   // The attacker's rows come first: a scan meets them before the victim's.
   await database.exec(`${org(app.mine, "mine", people.mine, agents.mine)} ${org(app.victim, SECRET, people.victim, agents.victim)}
+    ${carried(app.mine, "mine", agents.mine)} ${carried(app.victim, SECRET, agents.victim)}
     ${token(tokens.mine, app.mine, people.mine, "now() + interval '1 day', null")}
     ${token(tokens.revoked, app.victim, people.victim, "now() + interval '1 day', now()")}
     ${token(tokens.expired, app.victim, people.victim, "now(), null")}

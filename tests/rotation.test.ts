@@ -1,7 +1,11 @@
 /** Keys and secrets change under way, and no live credential is dropped. */
 import { decodeProtectedHeader } from "jose";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { bearer, caller, developer } from "./harness/index.ts";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openFor, versionsOf } from "../lib/auth/vault.ts";
+import type { Database } from "../lib/local/neon.ts";
+import { proveSealed, reseal } from "../lib/local/sealed-rows.ts";
+import { aSecret, findShown } from "./harness/canary.ts";
+import { bearer, caller, developer, must } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
 let own: Awaited<ReturnType<typeof ownSystem>>;
@@ -11,11 +15,13 @@ let retired: string;
 let minted: { access_token: string; refresh_token: string };
 let app: Awaited<ReturnType<typeof own.newApp>>;
 let user: string;
+let old: string;
+let fresh: string;
 
 beforeAll(async () => {
   own = await ownSystem();
   const [one, two] = [await newSigningKey("one"), await newSigningKey("two")];
-  const [old, fresh] = [newRoot(), newRoot()];
+  [old, fresh] = [newRoot(), newRoot()];
   before = await own.start([one, two], [old]);
   after = await own.start([two, one], [fresh, old]);
   retired = await own.start([two], [fresh]);
@@ -57,4 +63,78 @@ it("a retired key's tokens and a retired root's refresh tokens are refused", asy
   expect(
     (await caller({}, retired)("POST", "/api/v1/auth/refresh", { refresh_token: minted.refresh_token })).status,
   ).toBe(401);
+});
+
+describe("secrets sealed under the old root secret", () => {
+  let agent: string;
+  const at = () => `/api/v1/agents/${agent}/agent_env_vars`;
+  const keep = async (base: string, key: string, value: string): Promise<string> =>
+    (await must(caller(bearer(app.secret_key), base)("POST", at(), { key, value }), 200)).id;
+  const versions = async (roots: string) => Object.fromEntries((await proveSealed(own.database, roots)).versions);
+
+  it("are sealed anew, as many as there are, and open without the old one; again changes nothing", async () => {
+    const ask = caller(bearer(app.secret_key), before);
+    agent = (await must(ask("POST", "/api/v1/agents", { name: "Ada" }), 200)).id;
+    for (let i = 0; i < 3; i++) await keep(before, `OLD_${i}`, aSecret());
+    // More than are read at a time.
+    await own.database.exec(`insert into data.agents (app_id, sandbox_id, org_id, id, name)
+      select app_id, sandbox_id, org_id, 'agi_' || lpad(n::text, 22, '0'), name from data.agents, generate_series(1, 60) n`);
+    const many = await Promise.all(
+      Array.from({ length: 60 }, (_, i) => {
+        const one = `/api/v1/agents/agi_${String(i + 1).padStart(22, "0")}/agent_env_vars`;
+        return must(ask("POST", one, { key: "K", value: aSecret() }), 200);
+      }),
+    );
+    expect(many.length).toBe(60);
+    await keep(after, "NEW", aSecret());
+    const [newest, older] = await versionsOf(`${fresh},${old}`);
+    expect(await versions(`${fresh},${old}`)).toEqual({ [newest!]: 1, [older!]: 63 });
+    expect((await proveSealed(own.database, fresh)).closed.length).toBe(63);
+
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(63);
+    expect(await proveSealed(own.database, fresh)).toEqual({ newest, versions: new Map([[newest, 64]]), closed: [] });
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(0);
+  });
+
+  it("are looked upon as equal to the same value sent again, before and after", async () => {
+    const value = aSecret();
+    const id = await keep(before, "SAME", value);
+    const patch = async (base: string) =>
+      (await must(caller(bearer(app.secret_key), base)("PATCH", `/api/v1/agent_env_vars/${id}`, { value }), 200))
+        .updated_at;
+    const was = await patch(before);
+    await reseal(own.database, `${fresh},${old}`);
+    expect(await patch(after)).toBe(was);
+  });
+
+  it("are not lost where a Worker writes at the same moment", async () => {
+    const id = await keep(before, "RACED", aSecret());
+    const value = aSecret();
+    const patch = () =>
+      must(caller(bearer(app.secret_key), before)("PATCH", `/api/v1/agent_env_vars/${id}`, { value }), 200);
+    const racing: Database = {
+      ...own.database,
+      run: async (role, queries, options) => {
+        if (queries[0]!.query.startsWith("update")) await patch();
+        return own.database.run(role, queries, options);
+      },
+    };
+    expect(await reseal(racing, `${fresh},${old}`)).toBe(0);
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(1);
+    const [row] = await own.database.query<any>("select * from data.agent_env_vars where id = $1", [id]);
+    const slot = { table: "agent_env_vars", app: row.app_id, sandbox: row.sandbox_id, id } as const;
+    const place = [row.app_id, row.sandbox_id, row.org_id, row.agent_id, row.id, row.key];
+    expect(await openFor(fresh, { slot, place, sealed: row.sealed, tag: row.tag })).toBe(value);
+  });
+
+  it("that don't open are named, and stay as they are", async () => {
+    const [one, other] = [await keep(before, "MOVED", aSecret()), await keep(before, "OTHER", aSecret())];
+    await own.database.query("update data.agent_env_vars set key = 'ELSEWHERE' where id = $1", [one]);
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(1);
+    expect((await proveSealed(own.database, `${fresh},${old}`)).closed).toEqual([`agent_env_vars ${one}`]);
+    await own.database.query("update data.agent_env_vars set key = 'MOVED' where id = $1", [one]);
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(1);
+    expect((await proveSealed(own.database, fresh)).closed).toEqual([]);
+    expect([other, await findShown(own.database)]).toEqual([other, []]);
+  });
 });

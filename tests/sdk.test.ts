@@ -5,8 +5,10 @@ import { PlatformClient } from "@archastro/sdk";
 import { createRemoteJWKSet, jwtVerify } from "jose";
 import jsonwebtoken from "jsonwebtoken";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { newId } from "../lib/ids.ts";
+import { aSecret } from "./harness/canary.ts";
 import { checkAnswer } from "./harness/contract.ts";
-import { anApp, developer, system, together, unique } from "./harness/index.ts";
+import { anApp, developer, sql, system, together, unique } from "./harness/index.ts";
 
 const run = promisify(execFile);
 const PYTHON = "/usr/bin/python3";
@@ -153,6 +155,86 @@ describe("with the token", () => {
     expect((await client.users.orgs(owners[acme]!)).data).toMatchObject([{ id: acme }]);
     expect((await client.orgs.list()).data).toMatchObject([{ id: acme }]);
     expect(await client.status.ping()).toMatchObject({ success: true, token: { active: true } });
+  });
+});
+
+describe("what hangs on an agent", () => {
+  it.each(["token", "secret key"])("is kept with the %s: env vars, installations and their sources", async (kind) => {
+    const { owners, acme, mint, asUser, backend } = await start();
+    const client = kind === "token" ? asUser((await mint(owners[acme]!)).access_token) : backend;
+    const { id: agent } = await client.agents.create({ name: "Ada" });
+
+    const variables = client.agents.agent_env_vars;
+    const made = await variables.create(agent, { key: "TOKEN", value: `${aSecret()}-end`, description: "d" });
+    expect(made).toMatchObject({ agent, key: "TOKEN", masked_value: "****-end", description: "d" });
+    expect(await variables.list(agent)).toEqual({ data: [made] });
+    expect(await client.agent_env_vars.get(made.id)).toEqual(made);
+    expect((await client.agent_env_vars.update(made.id, { value: "abc" })).masked_value).toBe("****");
+    await client.agent_env_vars.delete(made.id);
+    await expect(client.agent_env_vars.get(made.id)).rejects.toMatchObject({ status: 404 });
+
+    const here = client.agents.agent_installations;
+    const installations = client.agent_installations;
+    expect((await here.kinds(agent)).data.length).toBe(11);
+    const integration = { access_token: aSecret(), metadata: { a: 1 } };
+    const bound = await here.create(agent, { kind: "integration/gmail", lookup_key: unique("mail"), integration });
+    expect(bound.state).toBe("active");
+    expect((await installations.pause(bound.id)).state).toBe("paused");
+    expect((await installations.suspend(bound.id, { reason: "r" })).status_payload).toEqual({ reason: "r" });
+    const site = await here.create(agent, { kind: "web/site", config: { url: "https://a.example" } });
+    expect((await installations.activate(site.id)).state).toBe("active");
+    expect((await here.list(agent)).data.map(({ id }) => id)).toEqual([site.id, bound.id]);
+    expect((await installations.list({ agent: [agent] })).data.length).toBe(2);
+    expect((await installations.get(site.id)).id).toBe(site.id);
+    const { installation_sources } = installations;
+    const link = { type: "web/link", payload: { url: "https://a.example/b" } };
+    const source = await installation_sources.create(site.id, link);
+    expect((await installation_sources.list(site.id)).data).toEqual([source]);
+    await client.installation_sources.delete(source.id);
+    await installations.delete(site.id);
+    await expect(installations.get(site.id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it.each(["token", "secret key"])("is made of a bundle, exported, and verified with the %s", async (kind) => {
+    const { owners, acme, mint, asUser, backend } = await start();
+    const client = kind === "token" ? asUser((await mint(owners[acme]!)).access_token) : backend;
+    const relative_path = `${unique("sum")}.aascript`;
+    const made = await client.agents.create({
+      template_bundle: {
+        template: { content: "kind: AgentTemplate\nname: Ada\n", relative_path: "agent.yaml" },
+        configs: [{ content: "1 + 1", relative_path }],
+        setup_actions: [{ kind: "env_var", title: "A key", params: { key: "A_KEY" } }],
+      },
+    });
+    expect(made.installed_configs).toMatchObject([{ kind: "Script", key: relative_path.split(".")[0] }]);
+    const { template, configs } = await client.agents.export(made.id, { removeIdentity: true });
+    expect(template).toMatchObject({ name: "Ada", setup_actions: [{ title: "A key" }] });
+    expect(configs).toEqual([]);
+    const copy = await client.agents.create({ template_bundle: { template, configs } as never });
+    expect(copy).not.toHaveProperty("installed_configs");
+    const { data } = await client.agents.agentHealthActions(copy.id, { kind: ["env_var"] });
+    expect(data).toMatchObject([{ title: "A key", status: "pending" }]);
+    expect(await client.agent_health_actions.get(data[0]!.id)).toEqual(data[0]);
+    expect((await client.agent_health_actions.verify(data[0]!.id)).status).toBe("pending");
+  });
+
+  it.each(["token", "secret key"])("is remembered with the %s: working memory", async (kind) => {
+    const { owners, acme, mint, asUser, backend } = await start();
+    const client = kind === "token" ? asUser((await mint(owners[acme]!)).access_token) : backend;
+    const { id: agent } = await client.agents.create({ name: "Ada" });
+    const entry = newId("working_memory_entry");
+    await sql(
+      `insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value)
+        select app_id, sandbox_id, org_id, id, $2, 'city', 'Graz' from data.agents where id = $1`,
+      [agent, entry],
+    );
+    const memory = client.agents.agent_working_memory;
+    expect(await memory.list(agent, { search: "CIT" })).toMatchObject({ data: [{ id: entry }], total_entries: 1 });
+    expect(await memory.update(agent, entry, { value: "Linz", expires_at: "2999-01-01T00:00:00Z" })).toMatchObject({
+      value: "Linz",
+    });
+    await memory.delete(agent, entry);
+    expect(await memory.list(agent)).toMatchObject({ data: [], total_entries: 0 });
   });
 });
 

@@ -21,14 +21,38 @@ beforeAll(async () => {
   const minted = (await asDeveloper("POST", `${at}/users/${user}/tokens`, {})).body;
   asUser = caller(bearer(minted.access_token), base);
   const agent = (await asUser("POST", "/api/v1/agents", { name: "Ada" })).body.id;
+  const env_var = (await asUser("POST", `/api/v1/agents/${agent}/agent_env_vars`, { key: "A", value: "x" })).body.id;
+  const kind = "archastro/knowledge";
+  const installation = (await asUser("POST", `/api/v1/agents/${agent}/agent_installations`, { kind })).body.id;
+  const config = (await asUser("POST", "/api/v1/config", { ...script, lookup_key: "two" })).body.id;
+  const routines = `/api/v1/agents/${agent}/agent_routines`;
+  const task = { name: "Sweep", handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked" };
+  const routine = (await asUser("POST", routines, { ...task, status: "active" })).body.id;
+  const schedules = `/api/v1/agents/${agent}/schedules`;
+  const daily = { schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "Say good morning." };
+  const schedule = (await asUser("POST", schedules, daily)).body.id;
+  const installed = (await asUser("POST", "/api/v1/agents", { template_bundle: bundle })).body.id;
+  const actions = await asUser("GET", `/api/v1/agents/${installed}/agent_health_actions`);
+  const action = actions.body.data[0].id;
   const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
-  Object.assign(made, { at, org, user, agent, sandbox, refresh: minted.refresh_token });
+  Object.assign(made, { at, org, user, agent, env_var, installation, config, routine, schedule, action, sandbox });
+  made.refresh = minted.refresh_token;
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
 });
 afterAll(() => own.close());
 
+const script = { kind: "Script", mime_type: "text/plain", raw_content: "1 + 1" };
+const bundle = {
+  template: {
+    name: "Ada",
+    tools: [{ tool_type: "builtin", builtin_tool_key: "memory" }],
+    routines: [{ name: "R", preset_name: "do_task", schedule: "0 9 * * *" }],
+    computers: Array.from({ length: 50 }, (_, i) => ({ name: `c${i}` })),
+    setup_actions: [{ kind: "env_var", title: "A", params: { key: "A" } }],
+  },
+};
 const n = () => Math.random().toString(36).slice(2);
 const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["mint a token", () => asDeveloper("POST", `${made.at}/users/${made.user}/tokens`, { scopes: ["agents:read"] })],
@@ -55,10 +79,98 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["make a personal token", () => asUser("POST", "/api/v1/users/me/tokens", { name: "ci" })],
   ["create an agent", () => asUser("POST", "/api/v1/agents", { name: "Bob" })],
   ["create an agent once", () => asUser("POST", "/api/v1/agents", { name: "Bob" }, { "Idempotency-Key": n() })],
+  [
+    "install a bundle",
+    () =>
+      asUser("POST", "/api/v1/agents", {
+        template_bundle: { ...bundle, configs: [{ ...script, lookup_key: n() }], lookup_key_suffix: n() },
+      }),
+  ],
+  ["refuse a bundle", () => asUser("POST", "/api/v1/agents", { template_bundle: { template: {} } })],
+  ["export an agent", () => asUser("GET", `/api/v1/agents/${made.agent}/export`)],
+  ["verify a health action", () => asUser("POST", `/api/v1/agent_health_actions/${made.action}/verify`)],
   ["create an agent of a user", () => asUser("POST", "/api/v1/agents", { name: "Bob", user: made.user })],
   ["get an agent", () => asUser("GET", `/api/v1/agents/${made.agent}`)],
   ["list and count agents", () => asUser("GET", "/api/v1/agents?search=a")],
   ["update an agent", () => asUser("PATCH", `/api/v1/agents/${made.agent}`, { name: "Ada L.", user: made.user })],
+  ["list env vars", () => asUser("GET", `/api/v1/agents/${made.agent}/agent_env_vars`)],
+  [
+    "keep an env var, of an agent whose org the key doesn't say",
+    () => asDeveloper("POST", `/api/v1/agents/${made.agent}/agent_env_vars`, { key: `K${n()}`, value: "x" }),
+  ],
+  ["change an env var", () => asDeveloper("PATCH", `/api/v1/agent_env_vars/${made.env_var}`, { value: n() })],
+  ["save a config", () => asUser("POST", "/api/v1/config", { ...script, lookup_key: n() })],
+  ["save a config of an agent", () => asUser("POST", "/api/v1/config", { ...script, agent: made.agent })],
+  [
+    "take a config over",
+    () => asUser("POST", "/api/v1/config", { ...script, lookup_key: "two", take_ownership: true }),
+  ],
+  ["refuse a config", () => asUser("POST", "/api/v1/config", { ...script, raw_content: "1 +" })],
+  ["validate a config", () => asUser("POST", "/api/v1/config/validate", script)],
+  ["list configs", () => asUser("GET", "/api/v1/config?kind=Script&path_prefix=a")],
+  ["count configs", () => asUser("GET", "/api/v1/config/facets")],
+  ["get a config by its key", () => asUser("GET", `/api/v1/config/two?user=${made.user}`)],
+  ["refuse a key without an owner", () => asUser("GET", "/api/v1/config/two")],
+  ["read a config", () => asUser("GET", `/api/v1/config/${made.config}/content`)],
+  ["list a config's versions", () => asUser("GET", `/api/v1/config/${made.config}/versions`)],
+  [
+    "save a version",
+    () => asUser("PATCH", `/api/v1/config/${made.config}`, { mime_type: "text/plain", raw_content: n() }),
+  ],
+  ["meet another version", () => asUser("PATCH", `/api/v1/config/${made.config}`, { expected_version: 99 })],
+  ["archive a config", () => asUser("POST", `/api/v1/config/${made.config}/archive`)],
+  ["give a config away", () => asUser("POST", `/api/v1/config/${made.config}/change_owner`, { agent: made.agent })],
+  ["encrypt a secret", () => asUser("POST", "/api/v1/config/encrypt_secret", { plaintext: "s" })],
+  ["delete a config", () => asUser("DELETE", `/api/v1/config/${made.config}`)],
+  ["activate an installation", () => asUser("POST", `/api/v1/agent_installations/${made.installation}/activate`)],
+  [
+    "install with an integration",
+    () =>
+      asDeveloper("POST", `/api/v1/agents/${made.agent}/agent_installations`, {
+        ...{ kind: "integration/github", integration: { access_token: "x" } },
+      }),
+  ],
+  ["list installations", () => asUser("GET", `/api/v1/agent_installations?agent[]=${made.agent}`)],
+  [
+    "add a source",
+    () =>
+      asUser("POST", `/api/v1/agent_installations/${made.installation}/installation_sources`, {
+        ...{ type: "web/link", payload: { url: "https://a.example" } },
+      }),
+  ],
+  ["list sources", () => asUser("GET", `/api/v1/agent_installations/${made.installation}/installation_sources`)],
+  ["page working memory", () => asUser("GET", `/api/v1/agents/${made.agent}/agent_working_memory?search=a`)],
+  [
+    "create a routine with all that is looked up",
+    () =>
+      asUser("POST", `/api/v1/agents/${made.agent}/agent_routines`, {
+        ...{ name: "A", handler_type: "preset", preset_name: "do_task", schedule: "0 9 * * *", user: made.user },
+      }),
+  ],
+  ["list the routines of an agent", () => asUser("GET", `/api/v1/agent_routines?agent[]=${made.agent}`)],
+  [
+    "update a routine",
+    () => asUser("PATCH", `/api/v1/agent_routines/${made.routine}`, { description: n(), schedule: "0 8 * * *" }),
+  ],
+  ["activate a routine", () => asUser("POST", `/api/v1/agent_routines/${made.routine}/activate`)],
+  [
+    "invoke a routine under a key",
+    () => asUser("POST", `/api/v1/agent_routines/${made.routine}/invoke`, { message: "Go.", idempotency_key: "a" }),
+  ],
+  [
+    "invoke it again under that key",
+    () => asUser("POST", `/api/v1/agent_routines/${made.routine}/invoke`, { message: "Go.", idempotency_key: "a" }),
+  ],
+  ["list the runs of a routine", () => asUser("GET", `/api/v1/agent_routines/${made.routine}/runs`)],
+  ["list the runs of an agent", () => asUser("GET", `/api/v1/agent_routine_runs?agent[]=${made.agent}`)],
+  [
+    "create a schedule",
+    () =>
+      asUser("POST", `/api/v1/agents/${made.agent}/schedules`, {
+        ...{ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "Go." },
+      }),
+  ],
+  ["pause a schedule", () => asUser("POST", `/api/v1/agents/${made.agent}/schedules/${made.schedule}/pause`)],
   ["read the feed", () => asUser("GET", "/api/v1/activity_feed?limit=5")],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
   ["ping", () => asUser("GET", "/api/v1/status/ping")],
@@ -67,7 +179,7 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
 it.each(operations)("%s: one round trip", async (_, ask) => {
   const before = own.trips();
   const { status } = await ask();
-  expect(status).toBeLessThan(405);
+  expect([200, 201, 204, 404, 409, 422]).toContain(status);
   expect(own.trips() - before).toBe(1);
 });
 

@@ -1,5 +1,25 @@
 import { worker } from "../../lib/http/worker.ts";
 import agents from "./agents.ts";
+import computers from "./computers.ts";
+import envVars from "./env-vars.ts";
+import healthActions from "./health-actions.ts";
+import installations from "./installations.ts";
+import routines from "./routines.ts";
+import schedules from "./schedules.ts";
+import skills from "./skills.ts";
+import tools from "./tools.ts";
+import workingMemory from "./working-memory.ts";
 
-export const routers = [agents];
+export const routers = [
+  agents,
+  computers,
+  envVars,
+  healthActions,
+  installations,
+  routines,
+  schedules,
+  skills,
+  tools,
+  workingMemory,
+];
 export default worker(...routers);

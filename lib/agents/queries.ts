@@ -1,6 +1,7 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { firstAcl, nextAcl, passes, reach } from "../auth/acl.ts";
 import { NONE, type Viewer } from "../db/schema.ts";
+import type { Rows, Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { forbidden, invalid, notFound } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
@@ -8,7 +9,7 @@ import { containing } from "../paging.ts";
 import { type AgentRow, type CreateAgent, type ListAgents, lookupKeyShape, type UpdateAgent } from "./schema.ts";
 
 /** The agent that an address names, by its id or its lookup_key. */
-function named(db: TenantDb, name: string) {
+export function agentNamed(db: TenantDb, name: string) {
   const agents = db.selectFrom("agents");
   if (isId("agent", name)) return agents.where("agents.id", "=", name);
   return lookupKeyShape.test(name) ? agents.where("agents.lookup_key", "=", name) : agents.where(sql.lit(false));
@@ -16,13 +17,13 @@ function named(db: TenantDb, name: string) {
 
 /** The agent that an address names, for what hangs on it: see `reach`. */
 export const reachAgent = (db: TenantDb, name: string, action: "read" | "write") =>
-  reach(db, "agent", named(db, name), action);
+  reach(db, "agent", agentNamed(db, name), action);
 
-/** What the feed says of an agent: who could read the agent can read the entry. */
-const about = {
-  agent_id: sql<string>`id`,
-  readers: sql<string[] | null>`case when user_id is null then readers else readers || ('user:' || user_id) end`,
-};
+/** Who may read what the feed tells of an agent and of what hangs on it: who could read the agent then. */
+export const feedReaders = sql<
+  string[] | null
+>`case when user_id is null then readers else readers || ('user:' || user_id) end`;
+const about = { agent_id: sql<string>`id`, readers: feedReaders };
 
 const noSuch = (field: "org" | "user") => invalid({ field, message: `there is no such ${field}` });
 
@@ -63,34 +64,70 @@ export function listAgents(db: TenantDb, query: ListAgents) {
   return db.page(agents, page);
 }
 
+/** What comes with a new agent: what keeps it from being made, if that is there, and what is made below it. */
+export type Carried = {
+  refusals: (place: TenantDb, org: RawBuilder<unknown>) => Record<string, RawBuilder<unknown>>;
+  below: (place: TenantDb, agent: Rows<"agents">) => Record<string, Statement<unknown>>;
+  /** Throws what the rows of the refusals say, if they say anything. */
+  judge: (found: Record<string, unknown[]>) => void;
+};
+
 /**
- * Makes an agent: of a user (in that user's org), of an org, or of the viewer's own place. 409 on a lookup_key that
- * the app already has; 422 on an owner that isn't there; 403 for another person's agent, unless by an admin.
+ * Makes an agent: of a user (in that user's org), of an org, or of the viewer's own place; with what it carries, or not
+ * at all. 409 on a lookup_key that the app already has; 422 on an owner that isn't there; 403 for another person's
+ * agent, unless by an admin.
  */
-export async function createAgent(db: TenantDb, id: Id<"agent">, body: CreateAgent): Promise<AgentRow> {
+export async function createAgent(
+  db: TenantDb,
+  id: Id<"agent">,
+  body: CreateAgent,
+  carried?: Carried,
+): Promise<AgentRow> {
   const { viewer } = db;
-  const { org, user, acl } = body;
+  const { user, acl } = body;
+  const place = placeOf(db, body);
   const row = { id, ...columns(body), acl: acl && firstAcl(acl) };
-  if (viewer.kind === "token" && org && org !== viewer.org) throw noSuch("org");
-  const place = viewer.kind === "key" && org ? db.inOrg(org) : db;
   const shown = { org_name: orgName(place, "subject") };
   const told: Telling = { kind: "agent.created", title: sql`'Agent created: ' || coalesce(name, id)`, ...about };
-  if (!user) {
+  if (!user && !carried) {
     const [made] = await place.telling(place.insertInto("agents", row), told, shown).execute();
     return made!;
   }
-  const owner = place.selectFrom("users").where("id", "=", user);
-  const agent = place.insertUnder(owner.where(mayOwnFor(viewer, user)), "agents", { ...row, user_id: user });
-  const { made, found } = await place.batch({ made: place.telling(agent, told, shown), found: owner.select("id") });
+  const owner = ownerOf(place, user) as Rows<"users">;
+  const refusals = carried?.refusals(place, sql`(${owner.select("org_id")})`) ?? {};
+  const free = Object.values(refusals).map((rows) => sql<boolean>`not exists (${rows})`);
+  const may = user ? [mayOwnFor(viewer, user), ...free] : free;
+  const above = may.reduce((rows, condition) => rows.where(condition), owner);
+  const agent = place.insertUnder(above, "agents", { ...row, user_id: user ?? undefined });
+  const { made, found, ...rest } = await place.batch({
+    ...Object.fromEntries(Object.entries(refusals).map(([name, rows]) => [name, place.running(rows)])),
+    made: place.telling(agent, told, shown),
+    found: owner.select("org_id"),
+    ...carried?.below(place, place.selectFrom("agents").where("agents.id", "=", id)),
+  });
   if (made[0]) return made[0];
-  throw found.length ? notTheirs() : noSuch("user");
+  if (!found.length) throw noSuch(user ? "user" : "org");
+  carried?.judge(rest as Record<string, unknown[]>);
+  throw notTheirs();
 }
+
+/** The database of where an agent is to be: of the org that a key names, else the viewer's own. */
+export function placeOf(db: TenantDb, { org }: CreateAgent): TenantDb {
+  if (db.viewer.kind === "token" && org && org !== db.viewer.org) throw noSuch("org");
+  return db.viewer.kind === "key" && org ? db.inOrg(org) : db;
+}
+
+/** The row whose org an agent is to be in. */
+export const ownerOf = (place: TenantDb, user: Id<"user"> | null | undefined) =>
+  user
+    ? place.selectFrom("users").where("id", "=", user)
+    : place.selectFrom("tenants").where("org_id", "=", place.tenant.kind === "org" ? place.tenant.org : NONE);
 
 /** An id that no user has. */
 const NOBODY = "" as Id<"user">;
 
 /** A person makes agents of its own; an admin also for others, a developer for anybody. */
-const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
+export const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
   viewer.kind !== "token" || viewer.user === user
     ? sql`true`
     : sql`(select current_setting('app.org_role', true)) = 'admin'`;
@@ -98,7 +135,7 @@ const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
 const notTheirs = () => forbidden("forbidden", "Only an admin of the org may make an agent another person's own.");
 
 export const getAgent = (db: TenantDb, name: string): Promise<AgentRow> =>
-  named(db, name)
+  agentNamed(db, name)
     .selectAll()
     .select(orgName(db, "agents").as("org_name"))
     .where(passes(db.viewer, "readers"))
@@ -141,12 +178,17 @@ export async function updateAgent(db: TenantDb, name: string, body: UpdateAgent)
   throw user && owned[0]?.org_id !== org_id ? noSuch("user") : notTheirs();
 }
 
-/** Deletes an agent and everything below it. */
+/**
+ * Ends an agent and everything below it (the database's app.end_row): of many rows the sweep deletes the rest, and the
+ * agent last. 409 while another agent uses a config of its own.
+ */
 export async function deleteAgent(db: TenantDb, name: string): Promise<void> {
   const agent = reachAgent(db, name, "write");
   const change = agent.db
-    .deleteFrom("agents")
+    .updateTable("agents")
+    .set({ ended_at: sql`now()` })
     .where("id", "in", agent.rows.select("id"))
+    .where("ended_at", "is", null)
     .where(passes(db.viewer, "writers"));
   await agent.db
     .telling(change, { kind: "agent.deleted", title: sql`'Agent deleted: ' || coalesce(name, id)`, ...about })

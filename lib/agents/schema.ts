@@ -3,15 +3,18 @@ import { acl, aclBody } from "../auth/acl.ts";
 import { type Row, real } from "../db/schema.ts";
 import { idOf, list, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
+import type { Kind } from "../kinds.ts";
 import { pageOf, pageQuery } from "../paging.ts";
+import { bundleField } from "./bundle.ts";
 
 /** What a lookup_key may be made of: it stands in addresses, where `.` and `..` are steps and what can't be seen deceives. */
 export const lookupKeyShape = /^(?!\.{1,2}$)[^\s/?#%\\\p{Cc}\p{Cf}]{1,255}$/u;
-const lookupKey = v.pipe(
-  v.string(),
-  v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
-  v.check((key) => !isId("agent", key), "must not look like an agent's id"),
-);
+export const lookupKey = (kind: Kind) =>
+  v.pipe(
+    v.string(),
+    v.regex(lookupKeyShape, "must be 1 to 255 characters that can stand in an address"),
+    v.check((key) => !isId(kind, key), "must not look like an id"),
+  );
 const model = text(200);
 
 const fields = {
@@ -23,7 +26,7 @@ const fields = {
   model: v.optional(v.nullable(model)),
   default_model: v.optional(v.nullable(model)),
   originator: v.optional(v.nullable(text(200))),
-  lookup_key: v.optional(v.nullable(lookupKey)),
+  lookup_key: v.optional(v.nullable(lookupKey("agent"))),
   metadata: v.optional(metadata),
   acl: v.optional(v.nullable(aclBody)),
   org: v.optional(v.nullable(idOf("org"))),
@@ -42,10 +45,17 @@ const MODELS = "is default_model by another name: the two must be equal";
 export const createAgentBody = v.pipe(
   v.strictObject({
     ...fields,
-    name: v.pipe(text(200), v.nonEmpty()),
-    template: v.optional(v.null("there is no such template")),
-    template_bundle: notYet("is not supported yet"),
+    name: v.optional(v.pipe(text(200), v.nonEmpty())),
+    /** An AgentTemplate config by its id or lookup_key, of which the agent is made. */
+    template: v.optional(v.nullable(v.pipe(text(255), v.nonEmpty()))),
+    template_bundle: bundleField,
   }),
+  rule("name", ({ name, template, template_bundle }) => Boolean(name || template || template_bundle), "is required"),
+  rule(
+    "template_bundle",
+    ({ template, template_bundle }) => !(template && template_bundle),
+    "excludes template: an agent is made of one",
+  ),
   rule("model", (body) => agree(body), MODELS),
   rule("org", ({ org, user }) => !(org && user), "excludes user: an agent has one owner"),
 );

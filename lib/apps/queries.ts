@@ -11,11 +11,16 @@ export const getApp = (db: TenantDb): Promise<AppRow> =>
     .selectAll()
     .executeTakeFirstOrThrow(() => notFound("app"));
 
-/** Changes the app's name and settings; `settings` replaces the whole map. Not from a sandbox: they are not its own. */
+/** Changes the app's name and settings; `settings` are merged, and null takes one out. Not from a sandbox: they are not its own. */
 export const updateApp = (db: TenantDb, { name, settings }: UpdateApp): Promise<AppRow> =>
   db
-    .patch("apps", { name, settings: settings && JSON.stringify(settings) })
+    .patch("apps", { name, settings: settings && merged(settings) })
     .where(sql<boolean>`${db.tenant.sandbox} = ${NONE}`)
     .executeTakeFirstOrThrow(() =>
       forbidden("sandbox_key", "A sandbox's key can't change the app. Use a key of production."),
     );
+
+function merged(settings: Record<string, unknown>) {
+  const gone = Object.keys(settings).filter((name) => settings[name] === null);
+  return sql<string>`(apps.settings || ${JSON.stringify(settings)}::jsonb) - ${gone}::text[]`;
+}

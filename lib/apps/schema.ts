@@ -1,15 +1,19 @@
 import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
-import { metadata, stamp, text } from "../http/valid.ts";
+import { map, stamp, text } from "../http/valid.ts";
 
-/** The app's own facts, and those that the product reads: how long entries of the activity feed are kept. */
+const whole = (min: number, max: number) =>
+  v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));
+
+/** What an app may set; null takes back what was set. */
 const settings = v.pipe(
-  metadata,
-  v.check(
-    ({ activity_retention_days: days }) =>
-      days === undefined || (Number.isInteger(days) && (days as number) >= 1 && (days as number) <= 3650),
-    "takes activity_retention_days from 1 to 3650, a whole number",
-  ),
+  map,
+  v.strictObject({
+    /** How often a routine's schedule may come at most; without it, every 60 seconds. */
+    min_routine_interval_seconds: whole(60, 86_400),
+    /** How many days entries of the activity feed are kept; without it, 400. */
+    activity_retention_days: whole(1, 3650),
+  }),
 );
 
 export const updateAppBody = v.strictObject({

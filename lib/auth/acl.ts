@@ -88,7 +88,7 @@ type Owners = Partial<Record<"user" | "team" | "agent", string>>;
 const principalsOf = ({ user, org }: { user: Id<"user">; org: Id<"org"> }) =>
   sql`array['everyone', ${`user:${user}`}, ${`org:${org}`}, 'org_role:' || ${orgRole}]`;
 /** The role that the viewer has now, set by app.enter_token. */
-const orgRole = sql`(select current_setting('app.org_role', true))`;
+export const orgRole = sql`(select current_setting('app.org_role', true))`;
 
 /**
  * Whether the viewer passes a row's list: it is the viewer's own, a principal of the viewer is in `column`, or there is

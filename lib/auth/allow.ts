@@ -104,6 +104,14 @@ export function openDb(
   return open(c.req.method === "GET" || c.req.method === "HEAD" ? "read" : "write", door);
 }
 
+/** Refuses a token that lacks one of these scopes, too: for a request that does what several routes do. */
+export function mustCover(credential: Credential, permissions: readonly Permission[]): void {
+  if (credential.kind !== "token") return;
+  for (const permission of permissions) {
+    if (!covers(credential.scopes, permission)) throw insufficientScope(permission);
+  }
+}
+
 /**
  * Names what a route demands, on the route's line. Verifies the credential, checks the permission, and supplies
  * `c.var.db`, which knows who asks; without it there is no database, and the handler does not compile. Refuses in

@@ -8,6 +8,8 @@ const work: Held = { owner: "rw", admin: "rw", member: "rw", billing: "", viewer
 const kept: Held = { owner: "rw", admin: "rw", member: "r", billing: "", viewer: "r" };
 const administered: Held = { owner: "rw", admin: "rw", member: "r", billing: "r", viewer: "r" };
 const shown: Held = { owner: "rw", admin: "rw", member: "rw", billing: "r", viewer: "r" };
+/** Who may not change an agent has nothing to do with its secrets. */
+const secret: Held = { owner: "rw", admin: "rw", member: "rw", billing: "", viewer: "" };
 const bills: Held = { owner: "rw", admin: "", member: "", billing: "rw", viewer: "" };
 
 /**
@@ -25,7 +27,7 @@ const holds = {
   configs: work,
   custom_objects: work,
   entitlements: shown,
-  env_vars: work,
+  env_vars: secret,
   event_subscriptions: work,
   extractions: work,
   files: work,

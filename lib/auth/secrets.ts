@@ -5,12 +5,19 @@ import { listOf } from "../env.ts";
 const utf8 = new TextEncoder();
 const derived = new Map<string, Promise<CryptoKey[]>>();
 
-/** `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys. */
-type Purpose = "refresh" | "door" | "cursor";
+/** What is sealed and opened again: cursors of lists; secrets that stand in configs. */
+type Sealing = "cursor" | "config secret";
+/**
+ * `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys.
+ * `once`: what is remembered of a request, whose body may hold a secret short enough to be guessed from a bare hash.
+ */
+type Purpose = "refresh" | "door" | "once" | Sealing;
 const algorithms = {
   refresh: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   door: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign"]],
+  once: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   cursor: [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
+  "config secret": [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
 } as const;
 
 function keysFor(roots: string, purpose: Purpose): Promise<CryptoKey[]> {
@@ -38,14 +45,23 @@ export function rootsOf(roots: string): string[] {
 }
 
 /** HMAC-SHA-256 under the newest root. */
-export async function mac(roots: string, text: string, purpose: "refresh" | "door" = "refresh"): Promise<Uint8Array> {
+export async function mac(
+  roots: string,
+  text: string,
+  purpose: Exclude<Purpose, "cursor"> = "refresh",
+): Promise<Uint8Array> {
   const [newest] = await keysFor(roots, purpose);
   return new Uint8Array(await crypto.subtle.sign("HMAC", newest!, utf8.encode(text)));
 }
 
 /** Whether `tag` is the MAC of the text under any root. In constant time. */
-export async function verifyMac(roots: string, text: string, tag: Uint8Array<ArrayBuffer>): Promise<boolean> {
-  for (const key of await keysFor(roots, "refresh")) {
+export async function verifyMac(
+  roots: string,
+  text: string,
+  tag: Uint8Array<ArrayBuffer>,
+  purpose: "refresh" | "once" = "refresh",
+): Promise<boolean> {
+  for (const key of await keysFor(roots, purpose)) {
     if (await crypto.subtle.verify("HMAC", key, tag, utf8.encode(text))) return true;
   }
   return false;
@@ -53,9 +69,9 @@ export async function verifyMac(roots: string, text: string, tag: Uint8Array<Arr
 
 const IV = 12;
 
-/** Seals a cursor (AES-256-GCM): unreadable, and bound to `place`, so that it opens in no other list or tenant. */
-export async function seal(roots: string, text: string, place: string): Promise<string> {
-  const [newest] = await keysFor(roots, "cursor");
+/** Seals a text (AES-256-GCM): unreadable, and bound to `place`, so that it opens in no other list or tenant. */
+export async function seal(roots: string, text: string, place: string, purpose: Sealing = "cursor"): Promise<string> {
+  const [newest] = await keysFor(roots, purpose);
   const iv = crypto.getRandomValues(new Uint8Array(IV));
   const box = { name: "AES-GCM", iv, additionalData: utf8.encode(place) };
   const sealed = new Uint8Array(await crypto.subtle.encrypt(box, newest!, utf8.encode(text)));
@@ -66,14 +82,19 @@ export async function seal(roots: string, text: string, place: string): Promise<
 }
 
 /** What was sealed at `place` under any root, or null. */
-export async function open(roots: string, sealed: string, place: string): Promise<string | null> {
+export async function open(
+  roots: string,
+  sealed: string,
+  place: string,
+  purpose: Sealing = "cursor",
+): Promise<string | null> {
   let bytes: Uint8Array;
   try {
     bytes = base64url.decode(sealed);
   } catch {
     return null;
   }
-  for (const key of await keysFor(roots, "cursor")) {
+  for (const key of await keysFor(roots, purpose)) {
     try {
       const box = { name: "AES-GCM", iv: bytes.slice(0, IV), additionalData: utf8.encode(place) };
       return new TextDecoder().decode(await crypto.subtle.decrypt(box, key, bytes.slice(IV)));

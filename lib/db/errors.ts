@@ -5,7 +5,9 @@ import {
   forbidden,
   insufficientScope,
   invalid,
+  limitReached,
   notFound,
+  refused as refuse,
   unauthenticated,
   unavailable,
 } from "../errors.ts";
@@ -35,7 +37,7 @@ const PASSING = /^(08|28|40|53|57|55P03$|AE503$)/;
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
 /**
- * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as` and `app.must_reach` raised; a broken
+ * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as`, `app.must_…` and `app.at_most` raised; a broken
  * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {
@@ -46,6 +48,9 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE401") return unauthenticated();
   if (code === "AE403") return asForbidden(reason, permission);
   if (code === "AE404") return notFound(reason as Kind);
+  if (code === "23503" && reason.startsWith("update or delete")) return stillUsed(nameOf(refused.table));
+  if (code === "AE420") return invalid({ field: refused.constraint, message: reason });
+  if (code === "AE422") return limitReached(nameOf(refused.table), reason);
   return asFieldError(refused) ?? error;
 }
 
@@ -57,13 +62,19 @@ function asForbidden(reason: string, permission: string): ApiError {
   const [, kind] = reason.match(/^read_only (\w+)$/) ?? [];
   if (!kind) return insufficientScope(permission);
   const { name } = kinds[kind as Kind];
-  return forbidden("forbidden", `You may read this ${name}, but its access list does not let you change it.`);
+  return forbidden("forbidden", `You may read this ${name}, but the access list does not let you change it.`);
 }
 
+const stillUsed = (name: string) =>
+  refuse("in_use", `Something that would go with this is still in use, by a ${name}.`);
+
+const nameOf = (table: string) => Object.values(kinds).find((kind) => kind.table === table)?.name ?? table;
+
 /**
- * `<table>_<field>_key` is a value that is taken (409); `<table>_tenant_fkey` and `<table>_<field>_fkey` name something
- * that isn't there, and `<table>_<field>_check` is a bound that only the database can see (422); `<table>_size_check` is
- * the bound of several fields together. Null: no such rule.
+ * `<table>_<field>_key` is a value that is taken (409), `…_once` one where the contract says 422; `<table>_tenant_fkey` and
+ * `<table>_<field>_fkey` name something that isn't there, `<table>_<field>_check` is a bound that only the database can see,
+ * and `<table>_<field>_fits` a rule between fields, of which a patch knows but some (422); `<table>_size_check` is the bound
+ * of several fields together. Null: no such rule.
  */
 function asFieldError({
   code,
@@ -74,12 +85,15 @@ function asFieldError({
   table: string;
   constraint: string;
 }): ApiError | null {
-  const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|fkey|check)$/) ?? [];
+  const [, named, rule] = constraint.slice(`${table}_`.length).match(/^(.+)_(key|once|fkey|check|fits)$/) ?? [];
   if (!constraint.startsWith(`${table}_`) || !named) return null;
   if (code === "23505" && rule === "key") return conflict(named);
+  if (code === "23505" && rule === "once") return invalid({ field: named, message: "is already taken" });
+  if (code === "23514" && rule === "fits") return invalid({ field: named, message: "must fit the other fields" });
   if (code === "23514" && rule === "check") {
     if (named !== "size") return invalid({ field: named, message: "is too large" });
-    const together = "are too large together: texts, access list and metadata take at most 64 KB as JSON";
+    const most = table === "agent_routines" ? "16 KB" : "64 KB";
+    const together = `are too large together: texts, access list and metadata take at most ${most} as JSON`;
     return invalid({ field: "", message: together });
   }
   const field = named === "tenant" ? "org" : named;

@@ -209,6 +209,29 @@ export class TenantDb {
       ) as unknown as Insert<T, object>;
   }
 
+  /**
+   * Inserts all of these rows, which have the same columns, under the one row above, as one statement. `from` are columns
+   * that are more than a value: expressions over `item`, the row as it was given, and `above`.
+   */
+  insertAll<P extends TenantTable, T extends TenantTable>(
+    above: Rows<P>,
+    table: T,
+    rows: readonly object[],
+    from: Record<string, RawBuilder<unknown>>,
+  ): Statement<unknown> {
+    const owner = ["app_id", "sandbox_id", "org_id"].map((column) => [column, sql.ref(`above.${column}`)] as const);
+    const given = Object.keys(rows[0] ?? {}).filter((column) => !Object.hasOwn(from, column));
+    const values = [
+      ...owner,
+      ...given.map((column) => [column, sql.ref(`item.${column}`)] as const),
+      ...Object.entries(from),
+    ];
+    const data = sql.table(`data.${table}`);
+    return this.running(sql`insert into ${data} (${sql.join(values.map(([column]) => sql.ref(column)))})
+      select ${sql.join(values.map(([, value]) => value))} from (${above.selectAll()}) as above,
+        jsonb_populate_recordset(null::${data}, ${JSON.stringify(rows)}::jsonb) as item`);
+  }
+
   updateTable<T extends TenantTable>(table: T): Update<T, object> {
     const update = this.#kysely.updateTable(`data.${table} as ${table}` as never);
     return update.where(owns(this.tenant, table)) as unknown as Update<T, object>;
@@ -219,7 +242,7 @@ export class TenantDb {
    * already is left as it is. Answers the row as it is afterwards either way; none, where there is no such row.
    */
   patch<T extends TenantTable>(table: T, values: UpdateObject<Database, T, T>): Patch<T> {
-    return new Patch(this.selectFrom(table), this.updateTable(table), values, (statement) => this.#running(statement));
+    return new Patch(this.selectFrom(table), this.updateTable(table), values, (statement) => this.running(statement));
   }
 
   deleteFrom<T extends TenantTable>(table: T): Change<T, object> {
@@ -258,12 +281,16 @@ export class TenantDb {
     return { rows: found, total: (count[0] as { total: number }).total };
   }
 
-  /** Rows of a table from a cursor on, in the order in which it goes; one more than asked for, if there is one. */
-  async pageByCursor<T extends TenantTable>(rows: Rows<T>, { limit, direction, from }: CursorPage): Promise<Row<T>[]> {
+  /** Rows of a table (or these columns of them) from a cursor on, in the order in which it goes; one more than asked for, if there is one. */
+  async pageByCursor<T extends TenantTable>(
+    rows: Rows<T>,
+    { limit, direction, from }: CursorPage,
+    columns?: readonly (keyof Row<T> & string)[],
+  ): Promise<Row<T>[]> {
     const newer = direction === "newer";
     const after = from === null ? rows : rows.where(sql<boolean>`id ${newer ? sql`>` : sql`<`} ${from}`);
-    return after
-      .selectAll()
+    const wanted = columns ? (after.select(columns as never) as Rows<T>) : after.selectAll();
+    return (wanted as Rows<T>)
       .orderBy(newer ? sql`id` : sql`id desc`)
       .limit(limit + 1)
       .execute() as Promise<Row<T>[]>;
@@ -339,12 +366,13 @@ export class TenantDb {
     ]);
     if (change instanceof Patch) return change.telling(entry, more) as never;
     const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
-    return this.#running(
+    return this.running(
       sql`with changed as (${changed}), told as (${entry}) select subject.*${more} from changed as subject`,
     ) as never;
   }
 
-  #running<O>(statement: RawBuilder<O>): Runs<O> {
+  /** A statement that the verbs have no word for, of parts that they made. */
+  running<O>(statement: RawBuilder<O>): Runs<O> {
     const execute = async () => (await statement.execute(this.#runs)).rows;
     return {
       compile: () => statement.compile(this.#runs),

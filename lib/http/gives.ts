@@ -12,7 +12,11 @@ type Answer<V extends View> = { Variables: { answer: (body: v.InferOutput<V>) =>
 const reasons = {
   401: "The credential is wrong, expired or revoked",
   403: "The org is suspended",
+  400: "It can't be given in this form",
+  404: "Something that it names is absent, or not for the caller",
   409: "A value is taken, or the state forbids it",
+  412: "It has changed since it was looked at",
+  422: "The state forbids it",
   429: "There are too many already, or too many at once",
 };
 
@@ -62,6 +66,24 @@ export const givesText = () =>
     {
       responses: {
         200: { description: STATUS_CODES[200]!, content: { "text/plain": { schema: { type: "string" } } } },
+      },
+    },
+  );
+
+/** Bytes, under the MIME type that they were stored with. */
+export const givesBytes = () =>
+  withSpec(
+    createMiddleware<{ Variables: { answer: (bytes: Uint8Array<ArrayBuffer>, type: string) => Response } }>(
+      async (c, next) => {
+        c.set("answer", (bytes, type) => c.body(bytes, 200, { "Content-Type": type }));
+        await next();
+      },
+    ),
+    {
+      responses: {
+        200: { description: STATUS_CODES[200]!, content: { "*/*": { schema: {} } } },
+        400: problemResponse(reasons[400]),
+        422: problemResponse(reasons[422]),
       },
     },
   );

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
-import { sha256 } from "../auth/keys.ts";
+import { mac, verifyMac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -16,16 +16,16 @@ type Viewed = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: T
 type Write<K extends StoredKind, Row> = (db: TenantDb, id: Id<K>) => Promise<Row>;
 type Once<K extends StoredKind> = <Row>(write: Write<K, Row>, read: Write<K, Row>) => Promise<Row>;
 
-const header = (description: string) => ({
+/** The header, for the document. */
+export const keyHeader = (description: string) => ({
   parameters: [
-    {
-      in: "header" as const,
-      name: KEY,
-      description,
-      schema: { type: "string" as const, minLength: 1, maxLength: 255 },
-    },
+    { in: "header", name: KEY, description, schema: { type: "string", minLength: 1, maxLength: 255 } as const },
   ],
 });
+
+/** Whether a text can be a key: 1 to 255 visible ASCII characters. */
+export const isKey = (text: string) => /^[\x21-\x7e]{1,255}$/.test(text);
+export const NO_KEY = "must have 1 to 255 visible ASCII characters";
 
 /** Promises that the route keeps the `Idempotency-Key`, and supplies what does: `c.var.once`. It stands after `allow`. */
 export const once = <K extends StoredKind>(kind: K) =>
@@ -34,7 +34,7 @@ export const once = <K extends StoredKind>(kind: K) =>
       c.set("once", (write, read) => makeOnce(c as Context as Context<Viewed>, kind, write, read));
       await next();
     }),
-    header("The same key makes one row, however often and concurrently it is sent, for 24 hours."),
+    keyHeader("The same key makes one row, however often and concurrently it is sent, for 24 hours."),
   );
 
 /**
@@ -47,7 +47,7 @@ export const onceBegun = () =>
       c.set("begin", () => begin(c as Context as Context<Viewed>));
       await next();
     }),
-    header(
+    keyHeader(
       "The same key runs once in 24 hours, even if it failed: a replay is a 409 `already_run`, as no answer is kept.",
     ),
   );
@@ -56,24 +56,29 @@ export const onceBegun = () =>
 async function readKey(c: Context<Viewed>) {
   const key = c.req.header(KEY);
   if (key === undefined) return null;
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    throw invalid({ field: KEY, message: "must have 1 to 255 visible ASCII characters" });
-  }
+  if (!isKey(key)) throw invalid({ field: KEY, message: NO_KEY });
   // A colleague must not replay past what she may see; all secret keys of an app are one developer.
   const { viewer } = c.var.db;
   const { pathname, search } = new URL(c.req.url);
-  const fingerprint = await sha256(`${c.req.method} ${pathname}${search}\n${await c.req.text()}`);
-  return { subject: viewer.kind === "token" ? viewer.user : "app", key, fingerprint };
+  const asked = `${c.req.method} ${pathname}${search}\n${await c.req.text()}`;
+  return { subject: viewer.kind === "token" ? viewer.user : "app", key, asked, roots: c.env.ROOT_SECRETS };
 }
 type Key = NonNullable<Awaited<ReturnType<typeof readKey>>>;
 type Holding<Row> = { written: Row; held?: never } | { held: string };
+
+/** The key as it is kept. Of the request a MAC: a body may hold a secret that its hash would give away. */
+const kept = async ({ subject, key, asked, roots }: Key) => ({
+  subject,
+  key,
+  fingerprint: await mac(roots, asked, "once"),
+});
 
 /**
  * Writes what holds the key, and answers it; or the row that the key holds already. 422 where that was another request.
  */
 async function holding<Row>(
   db: TenantDb,
-  { subject, key, fingerprint }: Key,
+  { subject, key, asked, roots }: Key,
   write: () => Promise<Row>,
 ): Promise<Holding<Row>> {
   for (let attempt = 1; ; attempt++) {
@@ -90,7 +95,7 @@ async function holding<Row>(
       // Swept between the two trips: the key is free again.
       if (!held && attempt < 3) continue;
       if (!held) throw error;
-      if (!sameBytes(held.fingerprint, fingerprint)) {
+      if (!(await verifyMac(roots, asked, held.fingerprint as Uint8Array<ArrayBuffer>, "once"))) {
         throw invalid({ field: KEY, message: "was already used for another request" });
       }
       return { held: held.row_id };
@@ -112,9 +117,10 @@ async function makeOnce<K extends StoredKind, Row>(
   const { db } = c.var;
   const key = await readKey(c);
   if (!key) return write(db, newId(kind));
+  const held = await kept(key);
   const made = await holding(db, key, () => {
     const id = newId(kind);
-    return write(db.keyed(kinds[kind].table, { ...key, row_id: id }), id);
+    return write(db.keyed(kinds[kind].table, { ...held, row_id: id }), id);
   });
   if (made.held === undefined) return made.written;
   c.header("Idempotent-Replayed", "true");
@@ -126,10 +132,9 @@ async function begin(c: Context<Viewed>): Promise<void> {
   const { db } = c.var;
   const key = await readKey(c);
   if (!key) return;
-  const begun = await holding(db, key, () => db.insertInto("idempotency_keys", { ...key, row_id: NONE }).execute());
+  const held = await kept(key);
+  const begun = await holding(db, key, () => db.insertInto("idempotency_keys", { ...held, row_id: NONE }).execute());
   if (begun.held !== undefined) {
     throw refused("already_run", "This was run before under the same Idempotency-Key. Its answer was not kept.");
   }
 }
-
-const sameBytes = (a: Uint8Array, b: Uint8Array) => a.length === b.length && a.every((byte, i) => byte === b[i]);

@@ -149,7 +149,9 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
     responses[400] ??= problemResponse("Not readable: malformed JSON, or a cursor that does not open");
     responses[422] ??= problemResponse("Faults of the input, each with its field");
   }
-  if (operation.security.length) responses[503] ??= problemResponse("The database is out of reach for a moment");
+  // A body may be the credential.
+  if (operation.security.length || operation.requestBody)
+    responses[503] ??= problemResponse("The database is out of reach for a moment");
   const most = operation.requestBody && !operation.security.length ? MAX_UNSEEN_BYTES : MAX_BODY_BYTES;
   responses[413] ??= problemResponse(`The body is over ${most.toLocaleString("en")} bytes`);
   if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");

@@ -1,3 +1,4 @@
+import { distance } from "fastest-levenshtein";
 import type { Context, MiddlewareHandler } from "hono";
 import * as v from "valibot";
 import type { Allowed } from "../auth/allow.ts";
@@ -46,7 +47,7 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
     if (target === "json") findUnknown(input, schema.entries, add);
     // One fault a value: what is no date at all is not also one of the past.
     const result = v.safeParse(schema, input, { abortPipeEarly: true });
-    for (const issue of result.issues ?? []) if (!isOfUnknown(issue)) add(() => toFieldError(issue));
+    for (const issue of result.issues ?? []) if (!isOfUnknown(issue)) add(() => toFieldError(issue, schema));
     if (count > MAX_FAULTS) fields.push({ field: "", message: `has ${count - MAX_FAULTS} more faults` });
     if (count) throw invalid(fields);
     c.req.addValidatedData(target, result.output as object);
@@ -90,8 +91,26 @@ const isList = (schema: v.GenericSchema | v.GenericSchemaAsync): boolean =>
 /** Valibot names one unknown key; a client wants all of them, and `constructor` is unknown too. */
 function findUnknown(input: object, entries: Entries, add: Add) {
   for (const key of Object.keys(input)) {
-    if (!Object.hasOwn(entries, key)) add(() => ({ field: nameOf([key]), message: "is not a known field" }));
+    if (!Object.hasOwn(entries, key)) add(() => ({ field: nameOf([key]), message: unknown(key, entries) }));
   }
+}
+
+/** Of a name that isn't known: which one was meant, if one is near. Both are cut, so that it costs nothing to ask. */
+function unknown(key: string, entries: Entries): string {
+  const name = key.slice(0, MAX_NAME);
+  const [near] = Object.keys(entries)
+    .map((known) => ({ known, away: distance(name.toLowerCase(), known) }))
+    .sort((a, b) => a.away - b.away);
+  const meant = near && near.away <= Math.min(3, near.known.length / 3);
+  return `is not a known field${meant ? `; did you mean ${near.known}?` : ""}`;
+}
+
+/** The fields of the object that holds what a path names; none, where its schema has no names. */
+function entriesAt(schema: v.GenericSchema | undefined, path: readonly unknown[]): Entries {
+  const inner = schema as { wrapped?: v.GenericSchema; entries?: Entries; item?: v.GenericSchema } | undefined;
+  if (inner?.wrapped) return entriesAt(inner.wrapped, path);
+  if (path.length === 1) return inner?.entries ?? {};
+  return inner ? entriesAt((inner.item ?? inner.entries?.[String(path[0])]) as v.GenericSchema, path.slice(1)) : {};
 }
 
 const isOfUnknown = ({ type, path, expected }: v.BaseIssue<unknown>) =>
@@ -167,10 +186,12 @@ const nameOf = (path: readonly unknown[]) =>
     .slice(0, MAX_NAME);
 
 /** A sentence for people from valibot's finding; its own would repeat the value. */
-const toFieldError = (issue: v.BaseIssue<unknown>): FieldError => ({
-  field: nameOf((issue.path ?? []).map(({ key }) => key)),
-  message: sentence(issue),
-});
+function toFieldError(issue: v.BaseIssue<unknown>, schema: v.GenericSchema): FieldError {
+  const path = (issue.path ?? []).map(({ key }) => key);
+  const isUnknown = issue.type === "strict_object" && issue.expected === "never";
+  const message = isUnknown ? unknown(String(path.at(-1)), entriesAt(schema, path)) : sentence(issue);
+  return { field: nameOf(path), message };
+}
 
 const words: Record<string, string> = {
   string: "a string",
@@ -192,7 +213,6 @@ function sentence({
   const things = Array.isArray(input) ? "items" : "characters";
   if (kind === "schema") {
     if (received === "undefined") return "is required";
-    if (expected === "never") return "is not a known field";
     if (!message.startsWith("Invalid ")) return message;
     const choices = type === "picklist" && expected?.replaceAll(/[()"]/g, "").replaceAll(" | ", ", ");
     return choices ? `must be one of: ${choices}` : `must be ${words[expected ?? ""] ?? "of another type"}`;
@@ -234,13 +254,37 @@ export const list = <S extends v.GenericSchema>(item: S, max: number, min = 0) =
 /** Hung on a field that may hold more values than a whole body: how many. The document says it, too. */
 export const maxValues = <T>(most: number) => v.metadata<T, Record<string, number>>({ [MAX_VALUES_OF]: most });
 
-/** A rule between fields, whose breach is told of one of them. `v.forward` would walk all faults for each fault. */
-export const rule = <Body extends object>(key: string & keyof Body, holds: (body: Body) => boolean, message: string) =>
+/** Rules between fields: `faultsOf` gives each breach with its field. `v.forward` would walk all faults for each fault. */
+export const rules = <Body extends object>(faultsOf: (body: Body) => FieldError[]) =>
   v.rawCheck<Body>(({ dataset, addIssue }) => {
-    if (!dataset.typed || holds(dataset.value)) return;
+    if (!dataset.typed) return;
     const { value } = dataset;
-    addIssue({ message, path: [{ type: "unknown", origin: "value", input: value, key, value: value[key] }] });
+    for (const { field: key, message } of faultsOf(value)) {
+      const at = { type: "unknown", origin: "value", input: value, key, value: value[key as keyof Body] } as const;
+      addIssue({ message, path: [at] });
+    }
   });
+
+/** A rule between fields, whose breach is told of one of them. */
+export const rule = <Body extends object>(
+  field: string & keyof Body,
+  holds: (body: Body) => boolean,
+  message: string,
+) => rules<Body>((body) => (holds(body) ? [] : [{ field, message }]));
+/** A moment of the calendar, in UTC: the pattern alone lets a 31st of February and an offset of 23 hours through. */
+export const moment = v.pipe(
+  v.string(),
+  v.isoTimestamp("must be an ISO 8601 time such as 2026-12-31T12:00:00Z"),
+  v.check(isMoment, "must be a time that the calendar has"),
+  v.transform((text) => new Date(text).toISOString()),
+);
+const MIN_MS = Date.parse("0001-01-02T00:00:00Z");
+const MAX_MS = Date.parse("9999-12-31T00:00:00Z");
+function isMoment(text: string): boolean {
+  const day = text.slice(0, 10);
+  const ms = Date.parse(text);
+  return ms > MIN_MS && ms < MAX_MS && new Date(`${day}T00:00:00Z`).toISOString().startsWith(day);
+}
 
 /** A row that a body names by its id. One that is malformed is not there, like any other. */
 export const idOf = <K extends Kind>(kind: K) =>

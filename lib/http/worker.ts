@@ -6,7 +6,7 @@ import { toProblem } from "./problem.ts";
 import type { Env } from "./router.ts";
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-const EXPOSED = ["Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"];
+const EXPOSED = ["ETag", "Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"];
 
 /**
  * A Worker: the outer app around a group's routers, the same for all. It gives every answer a request id, speaks
@@ -38,6 +38,7 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
         "Authorization",
         "Content-Type",
         "Idempotency-Key",
+        "If-Match",
         "X-Request-Id",
         "x-archastro-api-key",
         "x-api-key",

@@ -107,13 +107,6 @@ describe("POST /api/v1/agents", () => {
     expect([answer.status, fieldsOf(answer)]).toEqual([422, [field]]);
   });
 
-  it("says of a template_bundle that it isn't supported yet", async () => {
-    const { acme, as } = await anApp();
-    const template_bundle = { template: { content: "kind: AgentTemplate", relative_path: "a.yaml" } };
-    const { status, body } = await as(acme)("POST", agents, { name: "Ada", template_bundle });
-    expect([status, body.error.fields]).toEqual([422, [{ field: "template_bundle", message: "is not supported yet" }]]);
-  });
-
   describe("owner", () => {
     it("is the caller's org, or for a developer the app", async () => {
       const { acme, as, asDeveloper } = await anApp();

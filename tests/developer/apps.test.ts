@@ -54,17 +54,33 @@ describe("GET /protected/api/v2/developer/apps/:app_id", () => {
 describe("PATCH /protected/api/v2/developer/apps/:app_id", () => {
   it("renames the app and leaves its settings alone", async () => {
     const { at, asDeveloper } = await anApp();
-    await must(asDeveloper("PATCH", at, { settings: { theme: "dark" } }), 200);
+    await must(asDeveloper("PATCH", at, { settings: { min_routine_interval_seconds: 600 } }), 200);
     const body = await must(asDeveloper("PATCH", at, { name: "Renamed" }), 200);
-    expect(body).toMatchObject({ name: "Renamed", settings: { theme: "dark" } });
+    expect(body).toMatchObject({ name: "Renamed", settings: { min_routine_interval_seconds: 600 } });
     expect(await must(asDeveloper("GET", at), 200)).toEqual(body);
   });
 
-  it("replaces the whole map of settings", async () => {
+  it("merges the settings by their names, and takes out what is null", async () => {
     const { at, asDeveloper } = await anApp();
-    await must(asDeveloper("PATCH", at, { settings: { theme: "dark", beta: true } }), 200);
-    const body = await must(asDeveloper("PATCH", at, { settings: { beta: false } }), 200);
-    expect(body.settings).toEqual({ beta: false });
+    const set = async (settings: object) => (await must(asDeveloper("PATCH", at, { settings }), 200)).settings;
+    const both = { min_routine_interval_seconds: 60, activity_retention_days: 30 };
+    expect(await set(both)).toEqual(both);
+    expect(await set({ activity_retention_days: 3650 })).toEqual({ ...both, activity_retention_days: 3650 });
+    expect(await set({ min_routine_interval_seconds: null })).toEqual({ activity_retention_days: 3650 });
+  });
+
+  it.each([
+    ["theme", "dark"],
+    ["min_routine_interval_seconds", 59],
+    ["min_routine_interval_seconds", 86_401],
+    ["min_routine_interval_seconds", 90.5],
+    ["activity_retention_days", 0],
+    ["activity_retention_days", 3651],
+    ["activity_retention_days", "30"],
+  ])("refuses the setting %s as %j, naming it", async (name, value) => {
+    const { at, asDeveloper } = await anApp();
+    const { status, body } = await asDeveloper("PATCH", at, { settings: { [name]: value } });
+    expect([status, body.error.fields[0].field]).toEqual([422, `settings.${name}`]);
   });
 
   it("changes one app and no other", async () => {
@@ -88,7 +104,6 @@ describe("PATCH /protected/api/v2/developer/apps/:app_id", () => {
     ["a null name", { name: null }, "name"],
     ["a name over 200 characters", { name: "x".repeat(201) }, "name"],
     ["settings that are no map", { settings: [] }, "settings"],
-    ["settings over 16 KB", { settings: { text: "x".repeat(16 * 1024) } }, "settings"],
     ["an id", { id: "dap_0000000000000000000000" }, "id"],
   ])("refuses %s", async (_, change, field) => {
     const { at, asDeveloper } = await anApp();

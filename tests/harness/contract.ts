@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
+import { shows } from "./canary.ts";
 
 type Answered = { status: number; headers: Headers; body: unknown; text: string };
 type Responses = Record<string, { content?: Record<string, { schema: object }> }>;
@@ -65,8 +66,9 @@ function readOperations() {
   };
 }
 
-/** Throws where the answer is one that the document or the contract does not describe. */
+/** Throws where the answer is one that the document or the contract does not describe, or shows a secret. */
 export async function checkAnswer(base: string, method: string, path: string, answer: Answered): Promise<void> {
+  if (shows(JSON.stringify([...answer.headers]) + answer.text)) throw new Error(`${method} ${path}: shows a secret`);
   const { document, ajv, templateOf } = await readDocument(base);
   const template = templateOf(path);
   const operation = template && document.paths[template]?.[method.toLowerCase()];
@@ -82,6 +84,8 @@ export async function checkAnswer(base: string, method: string, path: string, an
     if (answer.text !== "") throw new Error(`${what}: the document says there is no body`);
     return;
   }
+  // Bytes, of whatever type.
+  if (response.content["*/*"]) return;
   const type = (answer.headers.get("Content-Type") ?? "").split(";")[0]!;
   const described = response.content[type]?.schema as { $ref?: string } | undefined;
   if (!described) throw new Error(`${what}: the document has no ${type}`);
@@ -92,7 +96,7 @@ export async function checkAnswer(base: string, method: string, path: string, an
         ...["openapi#", "paths", template, method.toLowerCase()],
         ...["responses", String(answer.status), "content", type, "schema"],
       );
-  hold(ajv, at, type === "text/plain" ? answer.text : answer.body, what);
+  hold(ajv, at, type.startsWith("text/") ? answer.text : answer.body, what);
   checkContract(what, method, path, answer);
 }
 

@@ -19,12 +19,21 @@ export function caller(credential: Record<string, string> = {}, base = system.ba
       headers: { "Content-Type": "application/json", ...credential, ...headers },
       ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
     });
-    const text = await response.text();
+    const text = await textOf(response);
     const isJson = /json/.test(response.headers.get("Content-Type") ?? "");
     const answer = { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : null, text };
     await checkAnswer(base, method, path, answer);
     return answer;
   };
+}
+
+/** What an answer says; of a stream of events, the first, since it may go on for long. */
+export async function textOf(response: Response): Promise<string> {
+  if (response.headers.get("Content-Type") !== "text/event-stream") return response.text();
+  const reader = response.body!.pipeThrough(new TextDecoderStream() as never).getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  return String(value);
 }
 
 export const bearer = (credential: string) => ({ Authorization: `Bearer ${credential}` });

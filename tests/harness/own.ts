@@ -33,6 +33,10 @@ type StartOptions = Partial<RuntimeOptions> & { role?: string };
 export type SigningKey = Awaited<ReturnType<typeof newSigningKey>>;
 export type Own = Awaited<ReturnType<typeof ownSystem>>;
 
+const databases = new Map<string, Database>();
+/** What stands behind a system that this file's process has started. */
+export const databaseOf = (base: string): Database | undefined => databases.get(base);
+
 /**
  * A database of the test's own (embedded, if not said otherwise), whose round trips it can count, and any number of
  * systems over it, each with secrets of its choice.
@@ -79,6 +83,7 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
       },
     });
     runtimes.push(runtime);
+    databases.set(runtime.url.origin, database);
     return runtime.url.origin;
   };
   return {

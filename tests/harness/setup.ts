@@ -8,6 +8,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestProject } from "vitest/node";
 import type { Secrets } from "../../lib/local/runtime.ts";
+import { findShown } from "./canary.ts";
 import { openDatabase } from "./database.ts";
 import { ISSUER, newRoot, newSigningKey, type Own, ownSystem, walls } from "./own.ts";
 
@@ -62,6 +63,8 @@ export default async function setup(project: TestProject) {
   project.provide("system", { base, typesOnly, control: control.url, concurrent, secrets });
   return async () => {
     control.server.close();
+    const shown = await findShown(own.database);
     await own.close();
+    if (shown.length) throw new Error(`secrets of the tests stand in the database:\n${shown.join("\n")}`);
   };
 }

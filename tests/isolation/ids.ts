@@ -48,7 +48,7 @@ async function refusesWhatIsNotOwn(operation: Operation, stage: Stage) {
   const faults = await faultsOf(asked, async ({ credential, marks, variant, refusal }) => {
     const { answer, wire } = await ask(credential, variant.values);
     const what = `${credential.name}, ${variant.what}:`;
-    const mayDiffer = variant.way === "own" || variant.way === "empty";
+    const mayDiffer = variant.way === "own" || variant.way === "empty" || refusal.status === 422;
     const absent = mayDiffer ? wire : (await ask(credential, variant.absent)).wire;
     return [
       (answer.status !== refusal.status || answer.body.error.code !== refusal.code) &&

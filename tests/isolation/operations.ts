@@ -2,7 +2,9 @@
  * What the isolation tests know of each route: a maker for every parameter of an address and a sample for every body.
  * A new route asks for one by failing; `PUBLIC` may only get shorter.
  */
+import { newId } from "../../lib/ids.ts";
 import { type Kind, kinds } from "../../lib/kinds.ts";
+import { aSecret } from "../harness/canary.ts";
 import { must, system, unique } from "../harness/index.ts";
 import { aSandbox, aToken, type Place, post } from "./places.ts";
 
@@ -24,6 +26,25 @@ export const PERSON_ONLY = ["GET /api/v1/users/me"];
 
 /** What a sandbox's key can do to its own sandbox only once: the walk leaves it standing. */
 export const SPENDS_ITSELF = ["DELETE /api/v1/sandboxes/{sandbox}"];
+
+/** What nothing stands behind yet: 422, by a row that is there. */
+export const WITHOUT_PROVIDER = [
+  "POST /api/v1/agent_computers/{computer}/refresh",
+  "POST /api/v1/agent_computers/{computer}/exec",
+];
+
+/** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
+export const NAMED_WITH_OWNER = [
+  ...["GET", "PATCH", "PUT"].map((method) => `${method} /api/v1/config/{config}`),
+  ...["content", "versions"].map((part) => `GET /api/v1/config/{config}/${part}`),
+  ...["archive", "unarchive"].map((verb) => `POST /api/v1/config/{config}/${verb}`),
+];
+
+/** What a person can't name anybody for: the field is a key's, and a person is always itself. */
+export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invoke", field: "user" };
+
+/** Parameters that stand for no row, but for a word of the document's own. */
+const WORDS: Record<string, string> = { "kinds/{kind}": "kinds/Skill" };
 
 /** Values for parameters of addresses, by the parameters' keys. */
 export type Values = Record<string, string>;
@@ -55,6 +76,64 @@ export const ONESELF = "users/{user}";
 
 const aUser = async (place: Place): Promise<string> =>
   (await post(place.asDeveloper, `${place.at}/users`, { name: place.word, org: place.org })).id;
+
+/** What hangs on an agent: on the one that was made with it or, alone, on one of its own. */
+const child = (kind: Kind, collection: string, body: (place: Place) => object): Maker => ({
+  kind,
+  make: async (place, made) => {
+    const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+    return (await must(place.asDeveloper("POST", `/api/v1/agents/${agent}/${collection}`, body(place)), 200)).id;
+  },
+});
+
+/** The body of a config that bears the place's word. */
+const aConfig = ({ word }: Place) => ({ kind: "Skill", ...aSkill(unique(word)) });
+const aSkill = (word: string) => ({
+  ...{ mime_type: "text/markdown", raw_content: `---\nname: ${word}\ndescription: ${word}\n---\n${word}\n` },
+});
+const anEnvVar = ({ word }: Place) => ({
+  ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
+});
+const aTool = ({ word, script }: Place) => ({
+  ...{ kind: "custom", name: word, description: word, handler_type: "script", config: script },
+  parameters: { type: "object" },
+});
+const aHealthAction =
+  "insert into data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id, source, kind, title, params) " +
+  `select app_id, sandbox_id, org_id, id, $2, 'setup', 'env_var', $3, '{"key":"MISSING"}' from data.agents where id = $1`;
+const aMemory =
+  "insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value) " +
+  "select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1";
+/** What the product makes of itself, by no route that is for it. */
+const byNoRoute = (kind: Kind, insert: string): Maker => ({
+  kind,
+  make: async (place, made) => {
+    const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+    const id = newId(kind);
+    await place.sql(insert, [agent, id, unique(place.word)]);
+    return id;
+  },
+});
+const daily = (instructions: string) => ({ schedule_type: "recurring", cron_expression: "0 9 * * *", instructions });
+
+/** Of a kind that takes sources. */
+const pendingInstallation = child("agent_installation", "agent_installations", ({ word }) => ({
+  ...{ kind: "archastro/knowledge", lookup_key: unique(word), config: { about: word } },
+}));
+const aSource = ({ word }: Place) => ({ type: "web/link", payload: { url: `https://${word}.example/` } });
+const anInvocable = (name: string) => ({
+  ...{ name, handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked", status: "active" },
+});
+
+const aRun: Maker = {
+  kind: "agent_routine_run",
+  make: async (place, made) => {
+    const routine =
+      made["agent_routines/{routine}"] ?? (await makers["agent_routines/{routine}"]!.make(place, made, null));
+    const invoke = `/api/v1/agent_routines/${routine}/invoke`;
+    return (await must(place.asDeveloper("POST", invoke, { message: place.word }), 200)).id;
+  },
+};
 
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
@@ -89,6 +168,48 @@ export const makers: Record<string, Maker> = {
       return (await must(place.asDeveloper("POST", "/api/v1/agents", body), 200)).id;
     },
   },
+  "config/{config}": {
+    kind: "config",
+    make: async (place, _, by) => {
+      const body = { ...aConfig(place), org: place.org, ...(by ? { user: by } : { system: true }) };
+      return (await post(place.asDeveloper, "/api/v1/config", body)).id;
+    },
+  },
+  "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
+  "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
+  "agent_routines/{routine}": child("agent_routine", "agent_routines", ({ word }) => anInvocable(word)),
+  "runs/{run}": aRun,
+  "agent_routine_runs/{agent_routine_run}": aRun,
+  "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
+  "agent_installations/{installation}": {
+    kind: "agent_installation",
+    make: async (place, made, by) => {
+      const id = await pendingInstallation.make(place, made, by);
+      await must(place.asDeveloper("POST", `/api/v1/agent_installations/${id}/activate`), 200);
+      return id;
+    },
+  },
+  "installation_sources/{source}": {
+    kind: "installation_source",
+    make: async (place, made) => {
+      const parameter = "agent_installations/{installation}";
+      const installation = made[parameter] ?? (await makers[parameter]!.make(place, made, null));
+      const path = `/api/v1/agent_installations/${installation}/installation_sources`;
+      return (await post(place.asDeveloper, path, aSource(place), 200)).id;
+    },
+  },
+  "agent_working_memory/{entry}": byNoRoute("working_memory_entry", aMemory),
+  "agent_health_actions/{health_action}": byNoRoute("agent_health_action", aHealthAction),
+  "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
+  "agent_skills/{agent_skill}": {
+    kind: "agent_skill",
+    make: async (place, made) => {
+      const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+      // Nobody's own: a person whose config is in use can't be deleted.
+      const config = await makers["config/{config}"]!.make(place, made, null);
+      return (await post(place.asDeveloper, "/api/v1/agent_skills", { agent, config })).id;
+    },
+  },
 };
 
 export const makerOf = (parameter: string): Maker => {
@@ -109,6 +230,9 @@ export const absentId = (kind: Kind) => `${kinds[kind].prefix}_${"0".repeat(21)}
 export const ABSENT: Values = Object.fromEntries(
   Object.entries(makers).map(([parameter, { kind }]) => [parameter, absentId(kind)]),
 );
+
+/** One that is sent again. */
+const SAME_SECRET = aSecret();
 
 /** A body for each operation that takes one, such that a row of the place comes of it. */
 export const samples: Record<string, (place: Place) => object> = {
@@ -131,6 +255,34 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/users/{user}/tokens": ({ word }) => ({ name: word, expires_in_days: 7 }),
   "POST /api/v1/agents": ({ word }) => ({ name: word }),
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
+  "POST /api/v1/config": aConfig,
+  "POST /api/v1/config/validate": aConfig,
+  "POST /api/v1/config/encrypt_secret": () => ({ plaintext: "a secret" }),
+  "PATCH /api/v1/config/{config}": ({ word }) => ({ ...aSkill(word), lookup_key: null }),
+  "PUT /api/v1/config/{config}": ({ word }) => aSkill(word),
+  "POST /api/v1/config/{config}/archive": () => ({}),
+  "POST /api/v1/config/{config}/unarchive": () => ({}),
+  "POST /api/v1/config/{config}/change_owner": () => ({ system: true }),
+  "POST /api/v1/agents/{agent}/agent_tools": aTool,
+  "PATCH /api/v1/agent_tools/{tool}": ({ word }) => ({ description: `${word}, again` }),
+  "POST /api/v1/agent_skills": ({ rows }) => ({ agent: rows["agents/{agent}"], config: rows["config/{config}"] }),
+  "PATCH /api/v1/agent_skills/{agent_skill}": ({ word }) => ({ instruction: word }),
+  "POST /api/v1/agents/{agent}/agent_computers": ({ word }) => ({ name: word }),
+  "POST /api/v1/agent_computers/{computer}/exec": () => ({ command: "true" }),
+  "POST /api/v1/agents/{agent}/agent_env_vars": anEnvVar,
+  "PATCH /api/v1/agent_env_vars/{env_var}": () => ({ value: SAME_SECRET }),
+  "POST /api/v1/agents/{agent}/agent_routines": ({ word }) => anInvocable(word),
+  "PATCH /api/v1/agent_routines/{routine}": ({ word }) => ({ description: word }),
+  "POST /api/v1/agent_routines/{routine}/invoke": ({ word }) => ({ message: word }),
+  "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
+  "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
+  "POST /api/v1/agents/{agent}/agent_installations": ({ word }) => ({
+    ...{ kind: "integration/github", lookup_key: unique(word) },
+    integration: { access_token: aSecret(), refresh_token: aSecret(), workspace_key: aSecret() },
+  }),
+  "POST /api/v1/agent_installations/{installation}/suspend": ({ word }) => ({ reason: word }),
+  "POST /api/v1/agent_installations/{installation}/installation_sources": aSource,
+  "PATCH /api/v1/agents/{agent}/agent_working_memory/{entry}": ({ word }) => ({ value: word }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
@@ -139,8 +291,16 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
 };
 
-/** Names in queries and bodies that look like references, but that no row stands behind. */
-export const NOT_ROWS = ["correlation_id", "is_system_user", "lookup_key"];
+/** Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet. */
+export const NOT_ROWS = [
+  "correlation_id",
+  "idempotency_key",
+  "is_system_user",
+  "key",
+  "lookup_key",
+  "session_key",
+  "thread_id",
+];
 
 /**
  * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
@@ -167,6 +327,8 @@ export type Operation = {
   query: string[];
   /** All fields of the body; null where the operation takes none. */
   body: string[] | null;
+  /** Whether it keeps an `Idempotency-Key`. */
+  keyed: boolean;
   success: number;
 };
 
@@ -183,11 +345,12 @@ async function readOperations(): Promise<Operation[]> {
   const document = (await (await fetch(`${system.base}/openapi.json`)).json()) as {
     paths: Record<string, Record<string, Described>>;
   };
-  return Object.entries(document.paths).flatMap(([path, item]) =>
+  return Object.entries(document.paths).flatMap(([template, item]) =>
     Object.entries(item).map(([verb, described]): Operation => {
       const method = verb.toUpperCase();
+      const path = Object.entries(WORDS).reduce((path, [key, word]) => path.replace(key, word), template);
       return {
-        name: `${method} ${path}`,
+        name: `${method} ${template}`,
         method,
         path,
         permission: described["x-permission"],
@@ -196,7 +359,10 @@ async function readOperations(): Promise<Operation[]> {
         body: described.requestBody
           ? Object.keys(described.requestBody.content["application/json"]?.schema.properties ?? {})
           : null,
-        success: Number(Object.keys(described.responses).find((status) => status.startsWith("2"))),
+        keyed: (described.parameters ?? []).some(({ name }) => name === "Idempotency-Key"),
+        success: WITHOUT_PROVIDER.includes(`${method} ${template}`)
+          ? 422
+          : Number(Object.keys(described.responses).find((status) => status.startsWith("2"))),
       };
     }),
   );

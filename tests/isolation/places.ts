@@ -1,7 +1,7 @@
 /** Places where rows can live: an org of some app, in production or in a sandbox. */
 import { importJWK, SignJWT } from "jose";
-import { bearer, type Call, caller, developer, must, system, unique } from "../harness/index.ts";
-import type { SigningKey } from "../harness/own.ts";
+import { bearer, type Call, caller, developer, must, sql, system, unique } from "../harness/index.ts";
+import { databaseOf, type SigningKey } from "../harness/own.ts";
 
 /** An org of some app, in production or in a sandbox. All that lives in it bears its word, so that a leak shows. */
 export type Place = {
@@ -16,8 +16,12 @@ export type Place = {
   asDeveloper: Call;
   owner: string;
   member: string;
+  /** A Script of the org's own, for what can't name any other kind of config. */
+  script: string;
   /** One row for each parameter of the document's addresses, by its key; they stay while the walk lasts. */
   rows: Record<string, string>;
+  /** A statement as the owner of the place's database, for rows that no route makes. */
+  sql: (statement: string, params: string[]) => Promise<unknown>;
 };
 
 export const post = (call: Call, path: string, body: object, status = 201) => must(call("POST", path, body), status);
@@ -52,7 +56,24 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
     ).id as string;
   const owner = await aUser("owner");
   const member = await aUser("member");
-  return { name, word, app, sandbox, org, at, key, asDeveloper, owner, member, rows: {} };
+  const { id: script } = await post(asDeveloper, "/api/v1/config", {
+    ...{ kind: "Script", mime_type: "text/plain", raw_content: "1", org, system: true },
+  });
+  return {
+    name,
+    word,
+    app,
+    sandbox,
+    org,
+    at,
+    key,
+    asDeveloper,
+    owner,
+    member,
+    script,
+    rows: {},
+    sql: databaseOf(base)?.query ?? sql,
+  };
 }
 
 /** A token for a user of the place: the whole answer. */

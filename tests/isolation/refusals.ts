@@ -5,6 +5,7 @@ import {
   ABSENT,
   makerOf,
   makers,
+  NAMED_WITH_OWNER,
   ONESELF,
   type Operation,
   PERSON_ONLY,
@@ -97,6 +98,8 @@ export function refusalOf(
     credential.kind === "key" || operation.permission === "self" || (power === "all" && isOfPersons(operation));
   if (!holds) return { status: 403, code: "insufficient_scope" };
   if (refused) return refused;
+  if (way === "malformed" && NAMED_WITH_OWNER.includes(operation.name))
+    return { status: 422, code: "validation_failed" };
   if (way === "malformed" && !changed.every((name) => makers[name]?.named)) return notFound;
   if (credential.kind === "key" && PERSON_ONLY.includes(operation.name)) return { status: 403, code: "no_user" };
   if (way !== "own") return notFound;

@@ -155,7 +155,7 @@ export const strangersTo = (credential: Credential, places: Place[]) =>
 /** What may not be in an answer to the credential: words and ids of other places. */
 export const marksFor = (credential: Credential, places: Place[]): string[] =>
   strangersTo(credential, places).flatMap((place) => [
-    ...[place.word, place.org, place.owner, place.member],
+    ...[place.word, place.org, place.owner, place.member, place.script],
     ...Object.entries(place.rows)
       .filter(([parameter]) => isForeign(makers[parameter]!.kind, credential, place))
       .map(([, id]) => id),

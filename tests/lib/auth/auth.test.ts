@@ -178,7 +178,7 @@ describe("permissions", () => {
       admin: "82 scopes",
       member: "78 scopes",
       billing: "5 scopes",
-      viewer: "41 scopes",
+      viewer: "40 scopes",
     });
     expect(rolesWith("agents:write")).toEqual(["owner", "admin", "member"]);
     expect(rolesWith("billing:write")).toEqual(["owner", "billing"]);

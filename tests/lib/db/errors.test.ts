@@ -57,6 +57,14 @@ describe("what a round trip threw", () => {
     expect(asRefusal(error, "agents:read")).toBe(error);
   });
 
+  it("is a row that something else still uses: a 409 that says of what kind", () => {
+    const message = 'update or delete on table "configs" violates foreign key constraint "agent_computers_config_fkey"';
+    const fields = { message, table: "agent_computers", constraint: "agent_computers_config_fkey" };
+    const { status, code, message: told } = asRefusal(thrown("23503", fields), "users:write") as ApiError;
+    expect([status, code]).toEqual([409, "in_use"]);
+    expect(told).toContain("by a computer");
+  });
+
   it("is what a door raised", () => {
     const raised = (code: string, message: string) => {
       const { status, code: name, headers } = asRefusal(thrown(code, { message }), "agents:write") as ApiError;
@@ -139,7 +147,7 @@ describe("a row above that isn't the viewer's", () => {
     expect(raised("AE404", "token_family")).toEqual([404, "No such token."]);
   });
   it("may be read and not changed, which says no permission's name", () => {
-    const text = "You may read this agent, but its access list does not let you change it.";
+    const text = "You may read this agent, but the access list does not let you change it.";
     expect(raised("AE403", "read_only agent")).toEqual([403, text]);
   });
 });

@@ -1,0 +1,7 @@
+import { worker } from "../../lib/http/worker.ts";
+import routines from "./routines.ts";
+import runs from "./runs.ts";
+
+// Runs first: theirs are the longer addresses.
+export const routers = [runs, routines];
+export default worker(...routers);

@@ -1,0 +1,103 @@
+/**
+ * No secret that was given is ever seen again. The secrets of all tests bear one mark: every answer that the harness
+ * gets is looked through for it, and every row, as the run ends (tests/harness/canary.ts). Here, a system of its own is
+ * also made to fail, for its log.
+ */
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { aSecret, findShown, shows, spellings } from "./harness/canary.ts";
+import { checkAnswer } from "./harness/contract.ts";
+import { bearer, type Call, caller, must } from "./harness/index.ts";
+import { newRoot, newSigningKey, type Own, ownSystem } from "./harness/own.ts";
+
+let own: Own;
+let base: string;
+let key: string;
+let ask: Call;
+let agent: string;
+
+beforeAll(async () => {
+  own = await ownSystem();
+  base = await own.start([await newSigningKey("one")], [newRoot()], { groups: ["root", "agents", "activity"] });
+  key = (await own.newApp()).secret_key;
+  ask = caller(bearer(key), base);
+  agent = `/api/v1/agents/${(await must(ask("POST", "/api/v1/agents", { name: "Ada" }), 200)).id}`;
+});
+afterAll(() => own.close());
+
+it("in no answer, entry or row: kept, replayed, changed, refused, listed and deleted", async () => {
+  const once = { "Idempotency-Key": aSecret().slice(-16) };
+  const body = { key: "TOKEN", value: aSecret() };
+  const made = await must(ask("POST", `${agent}/agent_env_vars`, body, once), 200);
+  await must(ask("POST", `${agent}/agent_env_vars`, body, once), 200);
+  const one = `/api/v1/agent_env_vars/${made.id}`;
+  await must(ask("PATCH", one, { value: aSecret() }), 200);
+  const integration = { access_token: aSecret(), refresh_token: aSecret(), workspace_key: aSecret() };
+  const installed = await must(
+    ask(
+      "POST",
+      `${agent}/agent_installations`,
+      { kind: "integration/github", integration },
+      { "Idempotency-Key": "i" },
+    ),
+    200,
+  );
+  await must(ask("POST", `/api/v1/agent_installations/${installed.id}/pause`), 200);
+  for (const refused of [
+    await ask("POST", `${agent}/agent_env_vars`, { ...body, value: aSecret() }),
+    await ask("POST", `${agent}/agent_env_vars`, { ...body, value: aSecret() }, once),
+    await ask("POST", `${agent}/agent_env_vars`, { key: aSecret(), value: aSecret() }),
+    await ask("POST", `${agent}/agent_env_vars`, { key: "B", value: [aSecret()] }),
+    await ask("POST", `${agent}/agent_env_vars`, { key: "B", value: aSecret().repeat(3000) }),
+    await ask("POST", `${agent}/agent_env_vars`, `{"key": "B", "value": "${aSecret()}`),
+    await ask("POST", `${agent}/agent_installations`, { kind: "memory/long-term", integration }),
+    await ask("POST", `${agent}/agent_installations`, { kind: aSecret(), integration: { access_token: [aSecret()] } }),
+    await ask("PATCH", "/api/v1/agent_env_vars/anv_0000000000000000000000", { value: aSecret() }),
+  ]) {
+    expect(refused.status).toBeGreaterThanOrEqual(400);
+  }
+  for (const path of [one, `${agent}/agent_env_vars`, "/api/v1/agent_installations", "/api/v1/activity_feed"]) {
+    await must(ask("GET", path), 200);
+  }
+  expect(await findShown(own.database)).toEqual([]);
+  await must(ask("DELETE", one), 204);
+  expect(await findShown(own.database)).toEqual([]);
+});
+
+it("nor in the log of a request that fails", async () => {
+  const log: string[] = [];
+  const kept = (["error", "log", "warn"] as const).map((name) =>
+    vi.spyOn(console, name).mockImplementation((...words) => void log.push(words.join(" "))),
+  );
+  const send = (body: object) =>
+    fetch(`${base}${agent}/agent_env_vars`, {
+      method: "POST",
+      headers: { ...bearer(key), "Content-Type": "application/json", "X-Request-Id": "that-fails" },
+      body: JSON.stringify(body),
+    });
+  for (const broken of [
+    "alter table data.agent_env_vars alter hint type integer using null",
+    "alter table data.agent_env_vars rename column sealed to unsealed",
+    "alter table data.agent_env_vars rename to no_env_vars",
+  ]) {
+    await own.database.exec(broken);
+    const answer = await send({ key: "FAILS", value: aSecret() });
+    expect([answer.status, await answer.text()]).toEqual([500, ""]);
+  }
+  await vi.waitFor(() => expect(log.join().match(/that-fails/g)?.length).toBe(3), 5000);
+  for (const spy of kept) spy.mockRestore();
+  expect(shows(log.join())).toBe(false);
+});
+
+it("which would be noticed: in an answer, in a column of whatever type, however it is spelt", async () => {
+  const answer = { status: 200, headers: new Headers(), body: {}, text: JSON.stringify({ name: aSecret() }) };
+  await expect(checkAnswer(base, "GET", agent, answer)).rejects.toThrow("shows a secret");
+  const secret = aSecret();
+  const written = [0, 1, 2].map((n) => Buffer.from(`${"x".repeat(n)}${secret}`).toString("base64"));
+  for (const text of [secret, Buffer.from(secret).toString("hex"), ...written]) expect(shows(text)).toBe(true);
+  await own.database.exec(`create table data.leaks (a text, b jsonb, c bytea);
+    insert into data.leaks values ('${secret}'), ('${written[1]}');
+    insert into data.leaks (b) values (jsonb_build_object('a', jsonb_build_array('${secret}')));
+    insert into data.leaks (c) values (convert_to('${secret}', 'UTF8'));`);
+  expect((await findShown(own.database)).length).toBe(4);
+  expect(spellings.length).toBe(5);
+});
