@@ -60,12 +60,7 @@ agents.post(
   async (c) => {
     const body = c.req.valid("json");
     const { template_bundle, template } = body;
-    if (template_bundle || template) {
-      mustCover(
-        c.var.credential,
-        CARRIED.map((resource) => `${resource}:write` as const),
-      );
-    }
+    if (template_bundle || template) mustCover(c.var.credential, CARRIED, "write");
     const bundle = template_bundle && (await planOf(template_bundle));
     if (bundle) await mustBeWhole(c.var.db, bundle);
     const { agent, configs } = await c.var.once(
@@ -94,10 +89,7 @@ agents.get(
   valid("query", exportQuery),
   gives(200, agentExport, 422),
   async (c) => {
-    mustCover(
-      c.var.credential,
-      CARRIED.map((resource) => `${resource}:read` as const),
-    );
+    mustCover(c.var.credential, CARRIED, "read");
     return c.var.answer(await exportAgent(c.var.db, c.req.param("agent")));
   },
 );

@@ -92,8 +92,9 @@ export const orgRole = sql`(select current_setting('app.org_role', true))`;
 
 /**
  * Whether the viewer passes a row's list: it is the viewer's own, a principal of the viewer is in `column`, or there is
- * no list. Without one a row is open to the org, if it is nobody's own; where `unlisted` says so, whosever it is. A developer and the org's own work pass, and so do the org's owners and admins. "Everyone" is everyone
- * in the org: the tenant's walls stand outside this.
+ * no list. Without one a row is open to the org, if it is nobody's own; where `unlisted` says so, whosever it is. A
+ * developer and the org's own work pass, and so do the org's owners and admins. "Everyone" is everyone in the org: the
+ * tenant's walls stand outside this.
  */
 export function passes(
   viewer: Viewer,

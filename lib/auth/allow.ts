@@ -11,7 +11,7 @@ import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
-import { covers, type Permission, rolesWith } from "./permissions.ts";
+import { covers, type Permission, type Resource, rolesWith } from "./permissions.ts";
 import { parseRefreshToken } from "./refresh.ts";
 import { type AccessToken, verifyToken } from "./tokens.ts";
 
@@ -104,11 +104,11 @@ export function openDb(
   return open(c.req.method === "GET" || c.req.method === "HEAD" ? "read" : "write", door);
 }
 
-/** Refuses a token that lacks one of these scopes, too: for a request that does what several routes do. */
-export function mustCover(credential: Credential, permissions: readonly Permission[]): void {
+/** Refuses a token that may not do this to each of these resources, too: for a request that does what several routes do. */
+export function mustCover(credential: Credential, resources: readonly Resource[], action: "read" | "write"): void {
   if (credential.kind !== "token") return;
-  for (const permission of permissions) {
-    if (!covers(credential.scopes, permission)) throw insufficientScope(permission);
+  for (const resource of resources) {
+    if (!covers(credential.scopes, `${resource}:${action}`)) throw insufficientScope(`${resource}:${action}`);
   }
 }
 

@@ -37,8 +37,9 @@ const PASSING = /^(08|28|40|53|57|55P03$|AE503$)/;
 export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes(refusal(error)?.code ?? "");
 
 /**
- * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as`, `app.must_…` and `app.at_most` raised; a broken
- * constraint, whose name says which field is at fault; what passes, as a 503. Anything else as it is: a bug.
+ * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as`, `app.must_…` and
+ * `app.at_most` raised; a broken constraint, whose name says which field is at fault; what passes, as a 503. Anything
+ * else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {
   const refused = refusal(error);

@@ -314,10 +314,7 @@ describe("the presets", () => {
 
   it("that one event starts take no other, as the database has it too", async () => {
     const { call, at } = await start();
-    for (const { name, applicable_events, unique } of (await must(
-      call("GET", "/api/v1/agent_routines/presets"),
-      200,
-    )) as any[]) {
+    for (const { name, applicable_events, unique } of await must(call("GET", "/api/v1/agent_routines/presets"), 200)) {
       const body = { name, handler_type: "preset", preset_name: name, event_type: "some.other" };
       const any = applicable_events.includes("*");
       expect([name, (await call("POST", at, body)).status]).toEqual([name, any ? 200 : 422]);
@@ -335,7 +332,7 @@ describe("the SDK", () => {
     for (const client of [
       PlatformClient.withSecretKey(secret_key, system.base),
       PlatformClient.withToken(publishable_key, access_token, system.base),
-    ] as any[]) {
+    ]) {
       const made = await client.agents.agentRoutines(agent.id, { ...aTask, event_type: "agentroutine.invoked" });
       expect((await client.agent_routines.list({ agent: [agent.id] })).data).toContainEqual(made);
       expect(await client.agent_routines.get(made.id)).toEqual(made);
