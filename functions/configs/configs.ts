@@ -114,7 +114,7 @@ configs.get(
   async (c) => {
     const name = c.req.param("kind");
     await c.var.db.enter();
-    const kind = Object.hasOwn(configKinds, name) ? configKinds[name] : undefined;
+    const kind = configKinds[name];
     if (!kind) throw notFound("address");
     return c.var.answer({ kind: name, json_schema: kind.schema ?? null, sample_yaml: kind.sample ?? null });
   },

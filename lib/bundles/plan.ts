@@ -98,7 +98,7 @@ function readMap(file: File): Said | null {
 
 function kindOf(file: File, said: Said | null): string {
   if (file.kind) return file.kind;
-  if (typeof said?.kind === "string" && Object.hasOwn(configKinds, said.kind)) return said.kind;
+  if (typeof said?.kind === "string" && configKinds[said.kind]) return said.kind;
   if (/\.(aascript|agentscript)$/i.test(file.relative_path ?? "")) return "Script";
   return /^image\//.test(mimeOf(file)) ? "Image" : file.relative_path && !said ? "File" : "Config";
 }

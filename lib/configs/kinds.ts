@@ -139,6 +139,8 @@ const url = { type: "string", minLength: 8, maxLength: 4000, pattern: "^https?:/
 const headers = { type: "object", additionalProperties: { type: "string", maxLength: 4000 }, maxProperties: 50 };
 
 export const configKinds: Record<string, ConfigKind> = {
+  // A client says the name: `constructor` is no kind.
+  __proto__: null as never,
   AgentComputerTemplate: {
     classification: "template",
     description: "A computer as agents are given it.",

@@ -200,6 +200,13 @@ describe("template_bundle", () => {
     expect((await make(as(acme), { template_bundle: other })).status).toBe(422);
   });
 
+  it.each(["Nonsense", "constructor", "__proto__"])("has no config of the kind %s: 422", async (kind) => {
+    const { acme, as } = await anApp();
+    const config = { kind, lookup_key: "key", mime_type: "text/plain", raw_content: "x" };
+    const answer = await make(as(acme), { template_bundle: { template: { name: "Ada" }, configs: [config] } });
+    expect([answer.status, answer.body.error.fields[0].field]).toEqual([422, "template_bundle.configs.0"]);
+  });
+
   it("tells all that is wrong at once, each where it stands", async () => {
     const { acme, as } = await anApp();
     const template_bundle = {
