@@ -149,12 +149,21 @@ describe("validateAgainst", () => {
       ),
     );
     const ajv = new Ajv2020({ strict: false, ownProperties: true });
+    // Of some schemas with a `not` that is a boolean it makes code that names what isn't there: it says nothing of these.
+    const judgedBy = (other: Ajv2020, schema: object, value: unknown) => {
+      try {
+        return other.validate(schema, value);
+      } catch (error) {
+        fc.pre(!(error instanceof ReferenceError));
+        throw error;
+      }
+    };
     let valid = 0;
     fc.assert(
       fc.property(schema, near, (schema, value) => {
         expect(checkSchema(schema)).toEqual([]);
         const faults = validateAgainst(schema, value);
-        expect(faults.length === 0, JSON.stringify([schema, value, faults])).toBe(ajv.validate(schema, value));
+        expect(faults.length === 0, JSON.stringify([schema, value, faults])).toBe(judgedBy(ajv, schema, value));
         if (!faults.length) valid++;
       }),
       { numRuns: 600 },
