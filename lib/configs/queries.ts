@@ -2,7 +2,7 @@ import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
 import { orgRole, passes } from "../auth/acl.ts";
 import { NONE } from "../db/schema.ts";
-import type { Rows, Statement } from "../db/statements.ts";
+import { mustHold, type Rows, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
@@ -457,14 +457,19 @@ export async function archiveConfig(db: TenantDb, rows: Configs, archive: boolea
  * Gives a config, and its children with it, to a user or an agent of its org, or to the org itself; to another org or to
  * the app (`org: null`), by the developer alone. 422 where there is no such owner, or for a child.
  */
-export async function changeOwner(db: TenantDb, id: Id<"config">, body: Owner): Promise<Shown> {
-  const { viewer } = db;
+export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner): Promise<Shown> {
+  const { viewer } = asked;
   const [name, ...others] = namesOf(body);
   if (!name || others.length)
     throw invalid({ field: others[0] ?? "", message: "name one of team, user, agent and system" });
   if (body.org !== undefined && !body.system) throw invalid({ field: "org", message: "goes with system alone" });
   if (body.team) throw noSuch("team");
   if (body.org !== undefined && viewer.kind === "token" && body.org !== viewer.org) throw noSuch("org");
+  const org = asked.selectFrom("tenants").where("org_id", "=", (body.org ?? NONE) as Id<"org">);
+  // First of all: what uses the config would else answer before its new place does.
+  const db = body.org
+    ? asked.behind(mustHold(sql`exists ${org.select("org_id")}`, "org", "there is no such org"))
+    : asked;
   const rows = db.selectFrom("configs").where("configs.id", "=", id);
   const here = sql<boolean>`org_id in (${rows.select("configs.org_id")})`;
   const user = db

@@ -19,6 +19,10 @@ export type Statement<O> = { compile(): CompiledQuery<O> };
 /** Rows of the tenant, to select from, to join, or to insert under: nothing but `selectFrom` makes them. */
 export type Rows<T extends TenantTable, O = Record<never, never>> = SelectQueryBuilder<Pick<Database, T>, T, O>;
 
+/** A gate for `db.behind`: a 422 on the field, unless it holds. */
+export const mustHold = (holds: RawBuilder<unknown>, field: string, fault: string) =>
+  sql`select app.must_hold(${holds}, ${field}, ${fault})`;
+
 export interface Runs<O> extends Statement<O> {
   execute(): Promise<O[]>;
   executeTakeFirst(): Promise<O | undefined>;

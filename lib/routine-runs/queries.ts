@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { listChildrenOf, passesOwn, reachChild, telling } from "../agents/children.ts";
 import { lookupKeyShape } from "../agents/schema.ts";
 import { passes } from "../auth/acl.ts";
-import type { Rows } from "../db/statements.ts";
+import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, notFound, refused, unprocessable } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
@@ -147,7 +147,5 @@ function withParticipants(db: TenantDb, participants: Record<string, unknown> | 
   if (!ids.length) return db;
   const there = db.selectFrom("agents").where(sql<boolean>`id = one.id`).where(passes(db.viewer, "readers"));
   const missing = sql`select from unnest(${ids}::text[]) as one (id) where not exists (${there.select(sql`1`.as("one"))})`;
-  return db.behind(
-    sql`select app.must_hold(not exists (${missing}), 'participants', 'names an agent that is not there')`,
-  );
+  return db.behind(mustHold(sql`not exists (${missing})`, "participants", "names an agent that is not there"));
 }

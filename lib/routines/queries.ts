@@ -3,6 +3,7 @@ import { createChild, listChildrenOf, reachChild, updateChild } from "../agents/
 import { agentNamed } from "../agents/queries.ts";
 import { firstAcl, nextAcl, passes } from "../auth/acl.ts";
 import { configNamed, mayConfig } from "../configs/queries.ts";
+import { mustHold } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { unprocessable } from "../errors.ts";
 import type { Id } from "../ids.ts";
@@ -28,9 +29,6 @@ function columns(db: TenantDb, org: RawBuilder<string>, body: UpdateRoutine) {
     metadata: body.metadata === undefined ? undefined : JSON.stringify(body.metadata ?? {}),
   };
 }
-
-const mustHold = (holds: RawBuilder<unknown>, field: string, fault: string) =>
-  sql`select app.must_hold(${holds}, ${field}, ${fault})`;
 
 /** How often the app lets a schedule come at most, in seconds. */
 const minInterval = (db: TenantDb) =>

@@ -74,4 +74,18 @@ describe("a skill", () => {
     await must(owner("DELETE", `/api/v1/agent_skills/${skill.id}`), 204);
     await must(owner("DELETE", `/api/v1/config/${config.id}`), 204);
   });
+
+  it("keeps its config in the org, 409; one that isn't there is a 422 first, used or not", async () => {
+    const { owner, agent, config, globex, asDeveloper } = await start();
+    await must(owner("POST", "/api/v1/agent_skills", { agent: agent.id, config: config.id }), 201);
+    const give = (org: string) =>
+      asDeveloper("POST", `/api/v1/config/${config.id}/change_owner`, { system: true, org });
+    const absent = await give("org_0000000000000000000001");
+    expect([absent.status, absent.body.error.fields]).toEqual([
+      422,
+      [{ field: "org", message: "there is no such org" }],
+    ]);
+    const used = await give(globex);
+    expect([used.status, used.body.error.code]).toEqual([409, "in_use"]);
+  });
 });
