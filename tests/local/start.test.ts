@@ -254,14 +254,16 @@ describe("npm start", { timeout: 120_000 }, () => {
       operate("app.ts", ["create"]),
       operate("app.ts", ["list"], malformed),
       operate("migrate.ts", [], malformed),
+      operate("reseal.ts", [], { ...malformed, ROOT_SECRETS: "new,old" }),
       operate("start.ts", [], malformed),
       operate("app.ts", ["list"], { OWNER_DATABASE_URL: nowhere }),
       operate("migrate.ts", [], { OWNER_DATABASE_URL: nowhere }),
+      operate("reseal.ts", [], { OWNER_DATABASE_URL: nowhere, ROOT_SECRETS: "new,old" }),
     ]);
     isRefusal(bogus!, /'--bogus'[\s\S]*Usage:/);
     isRefusal(nothing!, /create needs --name\.[\s\S]*Usage:/);
-    for (const refused of unusable.slice(0, 3)) isRefusal(refused, /DATABASE_URL is no connection string/);
-    for (const refused of unusable.slice(3)) isRefusal(refused, /OWNER_DATABASE_URL can't be reached: .*ECONNREFUSED/);
+    for (const refused of unusable.slice(0, 4)) isRefusal(refused, /DATABASE_URL is no connection string/);
+    for (const refused of unusable.slice(4)) isRefusal(refused, /OWNER_DATABASE_URL can't be reached: .*ECONNREFUSED/);
     isRefusal(
       await operate("start.ts", [], { DATABASE_URL: nowhere }),
       /DATABASE_URL can't be reached: .*ECONNREFUSED/,
