@@ -82,6 +82,9 @@ export const preconditionFailed = () =>
 export const invalid = (faults: FieldError | FieldError[]) =>
   new ApiError(422, "validation_failed", "The request has faults; each is listed with its field.", [faults].flat());
 
+/** 422: what a field names isn't there, or not for the caller: the two are one answer. */
+export const noSuch = (field: string) => invalid({ field, message: `there is no such ${field}` });
+
 /** 422 that is not about a field: the state of things forbids it. */
 export const unprocessable = (code: string, message: string) => new ApiError(422, code, message);
 

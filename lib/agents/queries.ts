@@ -3,7 +3,7 @@ import { firstAcl, nextAcl, passes, reach } from "../auth/acl.ts";
 import { NONE, type Viewer } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { forbidden, invalid, notFound } from "../errors.ts";
+import { forbidden, invalid, noSuch, notFound } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import { containing } from "../paging.ts";
 import { type AgentRow, type CreateAgent, type ListAgents, lookupKeyShape, type UpdateAgent } from "./schema.ts";
@@ -24,8 +24,6 @@ export const feedReaders = sql<
   string[] | null
 >`case when user_id is null then readers else readers || ('user:' || user_id) end`;
 const about = { agent_id: sql<string>`id`, readers: feedReaders };
-
-const noSuch = (field: "org" | "user") => invalid({ field, message: `there is no such ${field}` });
 
 /** The name of an agent's org, in the same statement. */
 const orgName = (db: TenantDb, of: "agents" | "subject") => db.valueOf("orgs", "name", sql.ref(`${of}.org_id`));

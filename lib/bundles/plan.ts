@@ -12,7 +12,7 @@ import { configKinds } from "../configs/kinds.ts";
 import { pathShape } from "../configs/schema.ts";
 import { healthKinds } from "../db/schema.ts";
 import type { FieldError } from "../errors.ts";
-import { list, map, text } from "../http/valid.ts";
+import { isMap, list, map, text } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { faultsOf, installationKinds } from "../installations/kinds.ts";
 import { createInstallationBody } from "../installations/schema.ts";
@@ -56,7 +56,6 @@ export const tables = [
 const MAX_EACH = 100;
 
 const cut = (name: string) => name.slice(0, 100);
-const isMap = (value: unknown): value is Said => typeof value === "object" && value !== null && !Array.isArray(value);
 const maps = (value: unknown): Said[] => (Array.isArray(value) ? value.filter(isMap) : []);
 const words = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
 const pick = (said: Said, ...names: string[]) =>

@@ -3,6 +3,7 @@
  * refuses. Around it stand the bounds that it lacks: how often a schema is entered, which patterns run, and where.
  */
 import { dereference, format, type OutputUnit, type Schema, validate } from "@cfworker/json-schema";
+import { isMap } from "../http/valid.ts";
 import { Pattern } from "../script/pattern.ts";
 
 export type Fault = {
@@ -110,8 +111,6 @@ function patternOf(source: string): Pattern {
   return pattern;
 }
 
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 const step = (key: string | number) => `/${String(key).slice(0, MAX_NAME).replaceAll("~", "~0").replaceAll("/", "~1")}`;
 
 /**

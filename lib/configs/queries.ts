@@ -4,7 +4,7 @@ import { orgRole, passes } from "../auth/acl.ts";
 import { NONE } from "../db/schema.ts";
 import { mustHold, type Rows, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { invalid, notFound, preconditionFailed, refused } from "../errors.ts";
+import { invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import { kinds, type StoredKind } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
@@ -38,8 +38,6 @@ export function mayConfig(db: TenantDb, action: "read" | "write"): Condition {
   return sql`(${orgRole} = 'admin' or configs.user_id = ${viewer.user}
     or (configs.user_id is null and (configs.agent_id is null or configs.agent_id in (${agents}))))`;
 }
-
-const noSuch = (field: string) => invalid({ field, message: `there is no such ${field}` });
 
 /** Which of the four owners a request names. */
 const namesOf = ({ team, user, agent, system }: Owner) =>

@@ -6,6 +6,7 @@ import {
   insufficientScope,
   invalid,
   limitReached,
+  noSuch,
   notFound,
   refused as refuse,
   unauthenticated,
@@ -98,5 +99,5 @@ function asFieldError({
     return invalid({ field: "", message: together });
   }
   const field = named === "tenant" ? "org" : named;
-  return code === "23503" && rule === "fkey" ? invalid({ field, message: `there is no such ${field}` }) : null;
+  return code === "23503" && rule === "fkey" ? noSuch(field) : null;
 }

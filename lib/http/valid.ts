@@ -174,7 +174,8 @@ export function mustBeStorable(input: Record<string, unknown>) {
   if (faults.length) throw invalid(faults);
 }
 
-const isMap = (input: unknown): input is Record<string, unknown> =>
+/** A JSON object. */
+export const isMap = (input: unknown): input is Record<string, unknown> =>
   typeof input === "object" && input !== null && !Array.isArray(input);
 const isText = (text: string) => text.isWellFormed() && !text.includes("\0");
 

@@ -3,7 +3,7 @@ import { createChild, updateChild } from "../agents/children.ts";
 import { configNamed } from "../configs/queries.ts";
 import type { SkillStatus } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { ApiError, invalid } from "../errors.ts";
+import { ApiError, noSuch } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import type { CreateSkill, SkillRow, UpdateSkill } from "./schema.ts";
 
@@ -16,7 +16,7 @@ export function createSkill(db: TenantDb, id: Id<"agent_skill">, body: CreateSki
   }).catch((error) => {
     // The agent is named by the body here, not by the address.
     if (!(error instanceof ApiError) || error.status !== 404) throw error;
-    throw invalid({ field: "agent", message: "there is no such agent" });
+    throw noSuch("agent");
   });
 }
 
