@@ -75,7 +75,7 @@ it("nor in the log of a request that fails", async () => {
       body: JSON.stringify(body),
     });
   for (const broken of [
-    "alter table data.agent_env_vars alter hint type integer using null",
+    "alter table data.agent_env_vars alter hint type uuid using null",
     "alter table data.agent_env_vars rename column sealed to unsealed",
     "alter table data.agent_env_vars rename to no_env_vars",
   ]) {
