@@ -10,14 +10,15 @@ type Refusal = keyof typeof reasons;
 type Answer<V extends View> = { Variables: { answer: (body: v.InferOutput<V>) => Response } };
 
 const reasons = {
+  400: "It can't be given in this form",
   401: "The credential is wrong, expired or revoked",
   403: "The org is suspended",
-  400: "It can't be given in this form",
   404: "Something that it names is absent, or not for the caller",
   409: "A value is taken, or the state forbids it",
   412: "It has changed since it was looked at",
   422: "The state forbids it",
   429: "There are too many already, or too many at once",
+  503: "Nobody can tell for the moment, or there is something to mend first: what, it says",
 };
 
 /**
