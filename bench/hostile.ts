@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- hostile`: what the others feel while one sends the worst that is known, in a loop. The others are
+ * `npm run bench -- hostile [part of an attack's name]`: what the others feel while one sends the worst that is known, in a loop. The others are
  * another org's GET of an agent over one connection. Right before each attack its 99th percentile is taken twice: quiet,
  * and beside as many connections of the attacker's that ask for something harmless. The attack is held against the
  * second: load, Postgres, its endpoint and all Workers share this machine's processors (and all Workers one thread of
@@ -223,7 +223,7 @@ const p = ({ latencies_ms }: Measured, share: number) =>
   latencies_ms.length ? quantile(latencies_ms, share) : Number.POSITIVE_INFINITY;
 
 /** False where an attack took too much from the others, or wasn't what its name says. */
-export async function benchHostile(cleanup: Cleanup, url: string): Promise<boolean> {
+export async function benchHostile(cleanup: Cleanup, url: string, only = ""): Promise<boolean> {
   console.log("Seeding …");
   const system = await startProduct(cleanup, url);
   const { entry, pid } = system.product;
@@ -232,7 +232,7 @@ export async function benchHostile(cleanup: Cleanup, url: string): Promise<boole
     cleanup.add(async () => child.kill());
     return child;
   }) as [ReturnType<typeof fork>, ReturnType<typeof fork>];
-  const attacks = await attacksOn(system, entry);
+  const attacks = (await attacksOn(system, entry)).filter(({ name }) => name.includes(only));
   // Of all orgs but the attacker's.
   const ask = (people: Product["people"]) =>
     operationsOf({ ...system, people }).find(({ name }) => name === "get an agent")!.product;

@@ -135,7 +135,7 @@ const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
   if (process.argv[2] !== "hostile") await bench(cleanup, url);
-  else if (!(await benchHostile(cleanup, url))) process.exitCode = 1;
+  else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;
 } catch (error) {
   // What breaks because of Ctrl-C is no fault.
   if (!cleanup.hasBegun) console.error(error instanceof Error ? error.message : error);

@@ -3,7 +3,7 @@
  * refuses. Around it stand the bounds that it lacks: how often a schema is entered, which patterns run, and where.
  */
 import { dereference, format, type OutputUnit, type Schema, validate } from "@cfworker/json-schema";
-import { isMap } from "../http/valid.ts";
+import { isMap, isWithin } from "../http/valid.ts";
 import { Pattern } from "../script/pattern.ts";
 
 export type Fault = {
@@ -125,7 +125,7 @@ export function checkSchema(schema: unknown): string[] {
   if (!isMap(schema)) return ["/ must be an object"];
   const depth = depthOf(schema);
   if (depth > MAX_DEPTH) return [`/ must not be nested deeper than ${MAX_DEPTH}`];
-  if (new TextEncoder().encode(JSON.stringify(schema)).length > MAX_BYTES) return ["/ must be at most 64 KB as JSON"];
+  if (!isWithin(JSON.stringify(schema), MAX_BYTES)) return ["/ must be at most 64 KB as JSON"];
   look(schema, "", add);
   if (faults.length) return faults;
   const prepared = prepare(schema);

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
 import { type Row, real } from "../db/schema.ts";
-import { list, map, nullable, rule, stamp, text } from "../http/valid.ts";
+import { isWithin, list, map, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import { positive } from "../paging.ts";
 import { configKindNames, configKinds } from "./kinds.ts";
@@ -50,10 +50,7 @@ const note = {
     v.nullable(
       v.pipe(
         map,
-        v.check(
-          (data) => new TextEncoder().encode(JSON.stringify(data)).length <= MAX_DATA_BYTES,
-          "must be at most 8 KB as JSON",
-        ),
+        v.check((data) => isWithin(JSON.stringify(data), MAX_DATA_BYTES), "must be at most 8 KB as JSON"),
       ),
     ),
   ),
@@ -117,7 +114,7 @@ export const encryptSecretBody = v.strictObject({
   /** At most 64 KB. */
   plaintext: v.pipe(
     v.string(),
-    v.check((plain) => new TextEncoder().encode(plain).length <= 65_536, "must be at most 64 KB"),
+    v.check((plain) => isWithin(plain, 65_536), "must be at most 64 KB"),
   ),
 });
 export const encryptedSecret = v.strictObject({ encrypted_value: v.string() });

@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
-import { nullable, stamp, text } from "../http/valid.ts";
+import { isWithin, nullable, stamp, text } from "../http/valid.ts";
 
 const MAX_VALUE_BYTES = 65_536;
 
 const value = v.pipe(
   v.string(),
-  v.check((value) => new TextEncoder().encode(value).length <= MAX_VALUE_BYTES, "must be at most 64 KB"),
+  v.check((value) => isWithin(value, MAX_VALUE_BYTES), "must be at most 64 KB"),
 );
 const description = v.optional(v.nullable(text(1000)));
 

@@ -230,13 +230,14 @@ function sentence({
 /** A JSON object, kept as it came: `v.record` would take a list, and drop a name like `constructor`. */
 export const map = v.custom<Record<string, unknown>>(isMap, "must be an object");
 
+/** Whether a text takes at most so many bytes. One of more characters than that isn't encoded to be counted. */
+export const isWithin = (text: string, bytes: number) =>
+  text.length <= bytes && new TextEncoder().encode(text).length <= bytes;
+
 /** A free map of a record: at most 16 KB as JSON. */
 export const metadata = v.pipe(
   map,
-  v.check(
-    (map) => new TextEncoder().encode(JSON.stringify(map)).length <= MAX_METADATA_BYTES,
-    "must be at most 16 KB as JSON",
-  ),
+  v.check((map) => isWithin(JSON.stringify(map), MAX_METADATA_BYTES), "must be at most 16 KB as JSON"),
 );
 
 /** A text of a record, at most `max` characters. */

@@ -354,7 +354,6 @@ class Compiler {
         if (fn instanceof Fn) return fn.waits ? yield* fn.callWaiting(run, values) : fn.call(run, values);
         if (!(fn instanceof Native))
           throw fail("runtime", `${nameOf(node.callee)} is ${typeWords(fn)}, not a function`, at);
-        run.charge(1);
         return fn.now ? fn.now(run, values) : yield* fn.steps!(run, values);
       },
     };

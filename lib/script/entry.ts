@@ -12,6 +12,10 @@ import {
   type Waiting,
 } from "./values.ts";
 
+/** What a call of a function of ours takes, and of one that may wait. */
+const CALL_STEPS = 5;
+const WAITING_STEPS = 8;
+
 /** A function of ours: its documentation and its implementation are one entry of one table. */
 export class Native extends Callable {
   readonly name: string;
@@ -47,12 +51,10 @@ export class Native extends Callable {
   /** Arguments too many are dropped: `array.map(names, string.trim)` works. */
   override call(run: Run, args: Value[]): Value {
     if (args.length > this.most) args.length = this.most;
-    run.charge(1);
     return this.now!(run, args);
   }
   override callWaiting(run: Run, args: Value[]): Waiting<Value> {
     if (args.length > this.most) args.length = this.most;
-    run.charge(1);
     return this.steps!(run, args);
   }
 }
@@ -123,6 +125,7 @@ export function entry<const P extends readonly string[]>(entry: Entry<P>): Nativ
       if (param.optional && given[i] === null && param.type !== "any") given[i] = undefined;
       else if (!checks[at]!(given[i]!)) throw wrongArgument(entry.name, param, given[i]!);
     }
+    run.charge(steps ? WAITING_STEPS : CALL_STEPS);
     run.begin();
   };
   // Arguments are checked against `params` before, so they are what `Args` says.

@@ -28,7 +28,7 @@ export function* walkKeys(
 ): Waiting<void> {
   for (let i = 0; i < list.length; i++) {
     if (run.steps > run.restAt) yield null;
-    run.charge(1);
+    run.charge(2);
     const item = list[i]!;
     if (typeof by === "string") see(isMap(item) ? (item.get(by) ?? null) : null, item, i);
     else see(by.waits ? yield* run.calling(by, [item]) : run.call(by, [item]), item, i);
@@ -61,7 +61,7 @@ export function* sorted<T>(
       let left = start;
       let right = middle;
       for (let i = start; i < end; i++) {
-        run.charge(1);
+        run.charge(2);
         if (run.steps > run.restAt) yield null;
         let first = left < middle;
         if (first && right < end) {
@@ -85,7 +85,7 @@ export class Seen {
     this.run = run;
   }
   has(value: Value): boolean {
-    this.run.charge(typeof value === "string" ? 1 + (value.length >> 6) : 1);
+    this.run.charge(typeof value === "string" ? 4 + (value.length >> 6) : 4);
     if (typeof value !== "object" || value === null) return this.plain.has(value);
     return this.others.some((other) => {
       this.run.charge(1);
@@ -137,7 +137,7 @@ export function* groups(run: Run, list: List, by: Callable | string): Waiting<Ma
 }
 
 export function sumOf(run: Run, name: string, list: List): number {
-  run.charge(list.length >> 2);
+  run.charge(list.length);
   let sum = 0;
   for (const item of list) {
     if (typeof item !== "number") throw fail("runtime", `\`${name}\` wants numbers, not ${typeWords(item)}`);

@@ -1,5 +1,5 @@
 import { LINE_ENDS, type Part, type Ranges, Reader, WORD, within, wrong } from "./pattern-reader.ts";
-import type { Meter, Waiting } from "./values.ts";
+import type { Meter, Turns, Waiting } from "./values.ts";
 
 /**
  * Regular expressions for strangers' patterns: all states are followed at once (Thompson, Pike), so the time is the
@@ -143,12 +143,6 @@ function groupsIn(part: Part): [number, number] | null {
   return found.length ? [Math.min(...found), Math.max(...found)] : null;
 }
 
-/** A meter that says when it is others' turn. */
-export interface Turns extends Meter {
-  readonly steps: number;
-  readonly restAt: number;
-}
-
 export class Pattern {
   private readonly ops: Op[];
   private readonly places: number;
@@ -208,7 +202,7 @@ export class Pattern {
 
   private *run(text: string, from: number, meter: Turns): Waiting<number[] | null> {
     const { ops } = this;
-    meter.charge(1 + (ops.length >> 6));
+    meter.charge(16 + (ops.length >> 4));
     const seen = new Int32Array(ops.length).fill(-1);
     let current: { pc: number; saves: number[] }[] = [];
     let next: typeof current = [];
@@ -218,7 +212,7 @@ export class Pattern {
     for (let at = from; at <= text.length; at++) {
       if (!found) this.follow(0, fresh, at, text, current, seen);
       if (current.length === 0 && found) break;
-      meter.charge(2 + this.visited);
+      meter.charge(4 + this.visited);
       if (meter.steps > meter.restAt) yield null;
       this.visited = 0;
       const code = at < text.length ? text.charCodeAt(at) : -1;

@@ -33,7 +33,9 @@ const ENTRY_BYTES = 50;
 const MODULE_WEIGHT = 200;
 /** What a call of a function of the script, an entry of the output and an outbound call take beside any other step. */
 const CALL_STEPS = 8;
-const ENTRY_STEPS = 200;
+/** And what one takes on top of it that may wait. */
+const WAITING_STEPS = 24;
+const ENTRY_STEPS = 400;
 const OUTBOUND_STEPS = 1000;
 const STEPS_BETWEEN_LOOKS = 20_000;
 
@@ -90,6 +92,7 @@ export class Fn extends Callable {
   }
   override *callWaiting(run: Run, args: Value[]): Waiting<Value> {
     const { code } = this;
+    run.charge(WAITING_STEPS);
     const frame = run.enter(code, args, this.frame);
     let value: Value;
     if (!code.leaves) value = yield* code.body.steps!(frame, run);
@@ -230,7 +233,7 @@ export class Run implements Meter {
   /** Room for a string of so many characters, before it is made. */
   text(characters: number) {
     this.alloc(textBytes(characters), "; long texts are built with `array.join` rather than with `+`");
-    this.charge(characters >> 5);
+    this.charge(characters >> 3);
   }
 
   /** Room for a list of so many items. */
@@ -260,7 +263,7 @@ export class Run implements Meter {
     const owed = bytes - (this.memory - this.others);
     if (owed > 0) {
       this.alloc(owed);
-      this.charge(owed >> 6);
+      this.charge(owed >> 3);
     }
     return value;
   }
@@ -365,7 +368,7 @@ export class Run implements Meter {
     if (n >= this.limits.calls) {
       throw fail("limit_calls", `the script made more than ${this.limits.calls} outbound calls`, this.at);
     }
-    this.charge(OUTBOUND_STEPS + writing(hashed, this));
+    this.charge(OUTBOUND_STEPS + (writing(hashed, this) >> 2));
     const hash = hashOf(`${name} ${JSON.stringify(hashed)}`);
     const known = this.calls[n] ?? (yield { n, name, args, hash });
     if (known.name !== name || known.hash !== hash) {

@@ -10,7 +10,7 @@ export const SHORT = 16;
 export function find(run: Run, text: string, part: string, from = 0): number {
   if (part.length <= SHORT) {
     const at = text.indexOf(part, from);
-    run.charge(1 + (Math.max(0, (at < 0 ? text.length : at) - from) >> 5));
+    run.charge(1 + (Math.max(0, (at < 0 ? text.length : at) - from) >> 3));
     return at;
   }
   return findLong(run, text, part, Math.max(0, from));
@@ -18,7 +18,7 @@ export function find(run: Run, text: string, part: string, from = 0): number {
 
 /** The last place of a part, or -1. */
 export function findLast(run: Run, text: string, part: string): number {
-  run.charge(1 + (text.length >> 5));
+  run.charge(1 + (text.length >> 3));
   if (part.length <= SHORT) return text.lastIndexOf(part);
   const at = findLong(run, text, part, 0, true);
   return at < 0 ? -1 : text.length - at - part.length;
@@ -29,7 +29,7 @@ function findLong(run: Run, text: string, part: string, from: number, backwards 
   if (part.length > text.length - from) return -1;
   const of = (one: string, i: number) => one.charCodeAt(backwards ? one.length - 1 - i : i);
   run.alloc(part.length * 4);
-  run.charge(part.length >> 2);
+  run.charge(part.length >> 1);
   const back = new Int32Array(part.length);
   for (let i = 1, length = 0; i < part.length; i++) {
     while (length > 0 && of(part, i) !== of(part, length)) length = back[length - 1]!;
@@ -38,7 +38,7 @@ function findLong(run: Run, text: string, part: string, from: number, backwards 
   }
   let length = 0;
   for (let i = from; i < text.length; i++) {
-    if ((i & 1023) === 0) run.charge(256);
+    if ((i & 1023) === 0) run.charge(512);
     while (length > 0 && of(text, i) !== of(part, length)) length = back[length - 1]!;
     if (of(text, i) === of(part, length)) length++;
     if (length === part.length) return i - length + 1;

@@ -15,6 +15,12 @@ export interface Meter {
   alloc(bytes: number): void;
 }
 
+/** A meter that says when it is others' turn. */
+export interface Turns extends Meter {
+  readonly steps: number;
+  readonly restAt: number;
+}
+
 /** The outcome of a call that may fail: `value` when ok, otherwise a sentence in `message`. */
 export class Result {
   readonly ok: boolean;
@@ -225,9 +231,9 @@ const MAX_NUMBER = 400;
 
 /**
  * The value that a JSON text holds, built and paid for as it is read: `{},{},…` is a hundred times as large as its
- * text. Throws a SyntaxError for what is no JSON.
+ * text. Others have their turn between two values. Throws a SyntaxError for what is no JSON.
  */
-export function parseJson(text: string, meter: Meter): Value {
+export function* parseJson(text: string, meter: Turns): Waiting<Value> {
   let at = 0;
   const wrong = () => new SyntaxError("this is not JSON");
   const skip = () => {
@@ -248,65 +254,73 @@ export function parseJson(text: string, meter: Meter): Value {
       }
       at++;
       meter.alloc(textBytes(at - start));
-      meter.charge(4 + ((at - start) >> 4));
+      meter.charge(16 + ((at - start) >> 3));
     } else {
       while (at < text.length && at - start <= MAX_NUMBER && !",]} \n\r\t".includes(text[at]!)) at++;
       if (at - start > MAX_NUMBER) throw wrong();
-      meter.charge(4);
+      meter.charge(16);
     }
     const value = JSON.parse(text.slice(start, at)) as string | number | boolean | null;
     return typeof value === "number" && !Number.isFinite(value) ? null : value;
   };
-  const value = (depth: number): Value => {
+  const key = (): string => {
     skip();
-    const open = text[at];
-    if (open !== "[" && open !== "{") return plain();
-    if (depth > MAX_VALUE_DEPTH) throw tooDeep();
-    at++;
+    if (text[at] !== '"') throw wrong();
+    const name = plain() as string;
     skip();
-    meter.charge(4);
-    return open === "[" ? list(depth) : map(depth);
+    if (text[at++] !== ":") throw wrong();
+    meter.alloc(48);
+    return name;
   };
-  /** Goes on to the next item or field; false at the end. */
-  const more = (close: string, first: boolean): boolean => {
-    if (text[at] === close) {
+  /** The lists and objects that are open at this place, the innermost last. */
+  const open: Open[] = [];
+  for (;;) {
+    if (meter.steps > meter.restAt) yield null;
+    skip();
+    const sign = text[at]!;
+    let value: Value;
+    if (sign === "[" || sign === "{") {
+      if (open.length > MAX_VALUE_DEPTH) throw tooDeep();
       at++;
-      return false;
-    }
-    if (first) return true;
-    if (text[at++] !== ",") throw wrong();
-    skip();
-    return true;
-  };
-  const list = (depth: number): List => {
-    const items: Value[] = [];
-    meter.alloc(listBytes(0));
-    for (let first = true; more("]", first); first = false) {
-      meter.alloc(24);
-      items.push(value(depth + 1));
       skip();
-    }
-    return items;
-  };
-  const map = (depth: number): MapValue => {
-    const fields = new Map<string, Value>();
-    meter.alloc(mapBytes(0));
-    for (let first = true; more("}", first); first = false) {
-      if (text[at] !== '"') throw wrong();
-      const key = plain() as string;
+      meter.charge(16);
+      meter.alloc(sign === "[" ? listBytes(0) : mapBytes(0));
+      const opened: Open = sign === "[" ? { close: "]", items: [] } : { close: "}", fields: new Map(), key: "" };
+      if (text[at] !== opened.close) {
+        if (opened.fields) opened.key = key();
+        open.push(opened);
+        continue;
+      }
+      at++;
+      value = opened.items ?? opened.fields;
+    } else value = plain();
+    // It joins what it stands in, which may end with it.
+    for (;;) {
+      const around = open.at(-1);
       skip();
-      if (text[at++] !== ":") throw wrong();
-      meter.alloc(48);
-      fields.set(key, value(depth + 1));
-      skip();
+      if (!around) {
+        if (at < text.length) throw wrong();
+        return value;
+      }
+      if (around.items) {
+        meter.alloc(24);
+        around.items.push(value);
+      } else around.fields.set(around.key, value);
+      const next = text[at++];
+      if (next === ",") {
+        if (around.fields) around.key = key();
+        break;
+      }
+      if (next !== around.close) throw wrong();
+      open.pop();
+      value = around.items ?? around.fields;
     }
-    return fields;
-  };
-  const all = value(0);
-  skip();
-  if (at < text.length) throw wrong();
-  return all;
+  }
 }
+
+type Open =
+  | { close: "]"; items: Value[]; fields?: undefined }
+  | { close: "}"; items?: undefined; fields: Map<string, Value>; key: string };
 
 /** What JSON takes as the platform holds it, beside its texts: each of its names may need a shape of its own. */
 export function heldBy(json: Json): number {

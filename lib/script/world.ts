@@ -99,8 +99,8 @@ export interface Limits {
 export const LIMITS: Limits = {
   time_ms: 30_000,
   steps: 100_000_000,
-  steps_at_once: 250_000,
-  steps_unbroken: 3_000_000,
+  steps_at_once: 80_000,
+  steps_unbroken: 2_000_000,
   memory_bytes: 40 * 1024 * 1024,
   call_depth: 200,
   source_bytes: 256 * 1024,

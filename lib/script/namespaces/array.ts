@@ -126,6 +126,7 @@ function chunk(run: Run, list: List, size: number): Value {
   for (let i = 0; i < list.length; i += size) {
     const part = list.slice(i, i + size);
     run.list(part.length);
+    run.charge(4);
     out.push(part);
   }
   return out;

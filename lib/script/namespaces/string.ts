@@ -36,24 +36,28 @@ function made(run: Run, length: number, make: () => string): string {
 }
 
 /** Of other letters, one may become three: U+0390 does. */
-const cased = (run: Run, text: string, make: () => string) =>
-  made(run, /[^\0-\x7f]/.test(text) ? text.length * 3 : text.length, make);
+function cased(run: Run, text: string, make: () => string): string {
+  if (!/[^\0-\x7f]/.test(text)) return made(run, text.length, make);
+  run.charge(text.length);
+  return made(run, text.length * 3, make);
+}
 
 /**
  * Piece by piece, since what a letter is made of may be eighteen times as long (U+FDFA) and little of it stays. Marks
  * go with their letters, so a piece may end anywhere but within a pair.
  */
-function slug(run: Run, text: string): string {
+function* slug(run: Run, text: string): Waiting<string> {
   const parts: string[] = [];
-  inPieces(text, (piece) => {
+  for (const piece of inPieces(text)) {
+    if (run.steps > run.restAt) yield null;
     const plain = piece.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
     const kept = plain.replace(/[^a-z0-9]+/g, "-");
     run.text(kept.length * 2);
-    run.charge(plain.length);
+    run.charge(plain.length * 2);
     // Where two pieces meet there is one hyphen, as anywhere.
     const next = kept.startsWith("-") && (parts.at(-1) ?? "-").endsWith("-") ? kept.slice(1) : kept;
     if (next !== "") parts.push(next);
-  });
+  }
   const whole = parts.join("");
   return whole.endsWith("-") ? whole.slice(0, -1) : whole;
 }
@@ -61,19 +65,19 @@ function slug(run: Run, text: string): string {
 const reverse = (run: Run, text: string) =>
   made(run, text.length * 2, () => {
     const parts: string[] = [];
-    inPieces(text, (piece) => {
+    for (const piece of inPieces(text)) {
       run.charge(piece.length);
       parts.push([...piece].reverse().join(""));
-    });
+    }
     return parts.reverse().join("");
   });
 
 /** A thousand characters at a time, and no pair of halves taken apart. */
-function inPieces(text: string, see: (piece: string) => void) {
+function* inPieces(text: string): Generator<string> {
   for (let from = 0, to = 0; from < text.length; from = to) {
     to = Math.min(from + 1000, text.length);
     if ((text.codePointAt(to - 1) ?? 0) > 0xffff) to++;
-    see(text.slice(from, to));
+    yield text.slice(from, to);
   }
 }
 
@@ -205,9 +209,9 @@ function decoded(run: Run, text: string): Result {
   }
 }
 
-function parsed(run: Run, text: string): Result {
+function* parsed(run: Run, text: string): Waiting<Result> {
   try {
-    return ok(parseJson(text, run));
+    return ok(yield* parseJson(text, run));
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     return err("this is not JSON");
@@ -567,7 +571,7 @@ export const string = namespace(
       doc: "Small letters and digits with hyphens between, for addresses.",
       example: 'string.slug("Héllo, World!")',
       gives: "hello-world",
-      run: slug,
+      steps: slug,
     }),
     entry({
       name: "template",
@@ -662,7 +666,7 @@ export const string = namespace(
       doc: "The value that a JSON text holds.",
       example: 'unwrap(string.parseJson("[1,2]"))',
       gives: [1, 2],
-      run: parsed,
+      steps: parsed,
     }),
     entry({
       name: "toJson",

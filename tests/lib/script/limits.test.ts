@@ -22,7 +22,7 @@ const twice = (times: number, start: string, step: string) =>
 describe("the limits", () => {
   it("are those that the reference tells", () => {
     expect(LIMITS).toEqual({
-      ...{ time_ms: 30_000, steps: 100_000_000, steps_at_once: 250_000, steps_unbroken: 3_000_000 },
+      ...{ time_ms: 30_000, steps: 100_000_000, steps_at_once: 80_000, steps_unbroken: 2_000_000 },
       ...{ memory_bytes: 41_943_040 },
       ...{
         call_depth: 200,
@@ -149,10 +149,12 @@ describe("others have their turn", () => {
     ["many matches", "string.splitPattern(string.repeat('a', 200000), 'a')"],
     ["replacements by a function", "string.replacePattern(string.repeat('a', 100000), 'a', fn(m) { m.match + 'b' })"],
     ["an imported script", 'import("script:a")'],
+    ["a long text for an address", "string.slug(string.repeat('\ufdfa', 100000))"],
+    ["reading JSON", "string.parseJson('[' + string.repeat('[{}],', 100000) + '1]')"],
     ["many expressions", `let l = array.range(100000)\n${"array.sum(l);".repeat(200)}`],
   ];
   for (const [what, source] of long) {
-    it(`every quarter of a million steps, in ${what}`, async () => {
+    it(`every 80,000 steps, in ${what}`, async () => {
       let turns = 0;
       const rest = async () => void turns++;
       const scripts = async () => twice(1_000_000, "0", "x + 1");
@@ -164,11 +166,11 @@ describe("others have their turn", () => {
       expect([null, "limit_steps", "limit_memory"]).toContain(code);
       expect(error ?? "").not.toContain("one operation");
       expect(turns).toBeGreaterThanOrEqual(2);
-      expect(turns).toBeLessThanOrEqual(12);
+      expect(turns).toBeLessThanOrEqual(38);
     });
   }
   it("and what cannot wait is bounded by itself", async () => {
-    const error = "one operation took more than 3,000,000 steps; do it in parts";
+    const error = "one operation took more than 2,000,000 steps; do it in parts";
     const doubled = twice(40, "[1]", "[x, x]");
     expect(await failureOf(`let a = ${doubled}\nlet b = ${doubled}\na == b`)).toMatchObject({
       code: "limit_steps",
@@ -488,12 +490,13 @@ describe("speed", () => {
     const source = twice(200_000, "0", "if (i % 2 == 0) { x + i * 3 } else { x - 1 }");
     const times: number[] = [];
     for (let i = 0; i < 5; i++) {
-      const begun = performance.now();
+      const begun = process.cpuUsage();
       await runScript(source, { world: aWorld() });
-      times.push(performance.now() - begun);
+      const { user, system } = process.cpuUsage(begun);
+      times.push((user + system) / 1000);
     }
     times.sort((a, b) => a - b);
-    console.log(`1,000,000 steps: median ${times[2]!.toFixed(1)} ms (target 250)`);
+    console.log(`1,000,000 steps: median ${times[2]!.toFixed(1)} ms of the processor (target 250)`);
     expect(times[0]!).toBeLessThan(750);
   });
   it("is much the same for a step, whatever it is a step of", async () => {
