@@ -77,11 +77,14 @@ export const ONESELF = "users/{user}";
 const aUser = async (place: Place): Promise<string> =>
   (await post(place.asDeveloper, `${place.at}/users`, { name: place.word, org: place.org })).id;
 
-/** What hangs on an agent: on the one that was made with it or, alone, on one of its own. */
+/** What a row hangs on: the one that was made with it or, alone, the one that the place keeps, if it has one yet. */
+const parent = async (parameter: string, place: Place, made: Values): Promise<string> =>
+  made[parameter] ?? place.rows[parameter] ?? (await makerOf(parameter).make(place, made, null));
+
 const child = (kind: Kind, collection: string, body: (place: Place) => object): Maker => ({
   kind,
   make: async (place, made) => {
-    const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+    const agent = await parent("agents/{agent}", place, made);
     return (await must(place.asDeveloper("POST", `/api/v1/agents/${agent}/${collection}`, body(place)), 200)).id;
   },
 });
@@ -95,7 +98,7 @@ const anEnvVar = ({ word }: Place) => ({
   ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
 });
 const aTool = ({ word, script }: Place) => ({
-  ...{ kind: "custom", name: word, description: word, handler_type: "script", config: script },
+  ...{ kind: "custom", name: unique(word), description: word, handler_type: "script", config: script },
   parameters: { type: "object" },
 });
 const aHealthAction =
@@ -108,7 +111,7 @@ const aMemory =
 const byNoRoute = (kind: Kind, insert: string): Maker => ({
   kind,
   make: async (place, made) => {
-    const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+    const agent = await parent("agents/{agent}", place, made);
     const id = newId(kind);
     await place.sql(insert, [agent, id, unique(place.word)]);
     return id;
@@ -128,8 +131,7 @@ const anInvocable = (name: string) => ({
 const aRun: Maker = {
   kind: "agent_routine_run",
   make: async (place, made) => {
-    const routine =
-      made["agent_routines/{routine}"] ?? (await makers["agent_routines/{routine}"]!.make(place, made, null));
+    const routine = await parent("agent_routines/{routine}", place, made);
     const invoke = `/api/v1/agent_routines/${routine}/invoke`;
     return (await must(place.asDeveloper("POST", invoke, { message: place.word }), 200)).id;
   },
@@ -192,8 +194,7 @@ export const makers: Record<string, Maker> = {
   "installation_sources/{source}": {
     kind: "installation_source",
     make: async (place, made) => {
-      const parameter = "agent_installations/{installation}";
-      const installation = made[parameter] ?? (await makers[parameter]!.make(place, made, null));
+      const installation = await parent("agent_installations/{installation}", place, made);
       const path = `/api/v1/agent_installations/${installation}/installation_sources`;
       return (await post(place.asDeveloper, path, aSource(place), 200)).id;
     },
@@ -204,7 +205,7 @@ export const makers: Record<string, Maker> = {
   "agent_skills/{agent_skill}": {
     kind: "agent_skill",
     make: async (place, made) => {
-      const agent = made["agents/{agent}"] ?? (await makers["agents/{agent}"]!.make(place, made, null));
+      const agent = await parent("agents/{agent}", place, made);
       // Nobody's own: a person whose config is in use can't be deleted.
       const config = await makers["config/{config}"]!.make(place, made, null);
       return (await post(place.asDeveloper, "/api/v1/agent_skills", { agent, config })).id;

@@ -24,7 +24,7 @@ const MALFORMED = [
   ...["dap_", `agi_${"!".repeat(22)}`, `usr_${"0".repeat(23)}`, `org_${"0".repeat(22)}%0a`, "%E2%80%AEusr"],
 ];
 
-/** Those who try every malformed id; the others try a few. */
+/** Those who try every malformed id where both walls stand; the others try a few. */
 const THOROUGH = ["acme's owner", "acme's secret key"];
 
 /** Each parameter by itself and, where there are several, all of them. */
@@ -38,7 +38,7 @@ const pick = (parameters: string[], from: Values): Values =>
 /** The credential's own rows: a person's own user is itself. */
 export const ownRows = ({ home, user }: Credential): Values => ({ ...home.rows, ...(user && { [ONESELF]: user }) });
 
-export function variantsOf(operation: Operation, credential: Credential, { places }: Stage): Variant[] {
+export function variantsOf(operation: Operation, credential: Credential, { places, standing }: Stage): Variant[] {
   const { parameters } = operation;
   if (!parameters.length) return [{ way: "own", what: "own place", values: {}, absent: {}, changed: [] }];
   const own = pick(parameters, ownRows(credential));
@@ -49,9 +49,12 @@ export function variantsOf(operation: Operation, credential: Credential, { place
       ...{ values: { ...own, ...changed }, absent: { ...own, ...pick(names, ABSENT) } },
     };
   };
+  const isDeployed = standing === "as deployed";
+  // Its own row is what it would be given if nothing refused it.
+  if (!isDeployed && isRefusedBefore(operation, credential)) return [change("own", "row", {})];
   // Who is refused whatever the row is asked with all parameters at once, who isn't also with one after the other.
   const sets = refusalToOwn(operation, credential) ? [parameters] : subsets(parameters);
-  const isThorough = THOROUGH.includes(credential.name);
+  const isThorough = isDeployed && THOROUGH.includes(credential.name);
   const foreign = places.flatMap((place) =>
     sets
       .map((names) => names.filter((name) => isForeign(makerOf(name).kind, credential, place)))
@@ -76,7 +79,9 @@ export function variantsOf(operation: Operation, credential: Credential, { place
     ...foreign,
     ...sets.map((names) => change("absent", String(names), pick(names, ABSENT))),
     ...malformed,
-    ...(isThorough || !credential.user ? parameters.map((name) => change("empty", name, { [name]: "" })) : []),
+    ...(isDeployed && (isThorough || !credential.user)
+      ? parameters.map((name) => change("empty", name, { [name]: "" }))
+      : []),
   ];
 }
 
@@ -110,6 +115,11 @@ export function refusalOf(
 /** What the credential is told of its own rows. */
 export const refusalToOwn = (operation: Operation, credential: Credential) =>
   refusalOf(operation, { way: "own", changed: [] }, credential);
+
+/** Whether the credential is refused before anything is made of the row that it names. */
+const isRefusedBefore = (operation: Operation, credential: Credential) =>
+  refusalToOwn(operation, credential)?.code ===
+  refusalOf(operation, { way: "foreign", changed: operation.parameters }, credential)?.code;
 
 /** The whole answer, but for the time of day: two that are equal here are equal on the wire. */
 export const wire = ({ status, headers, text }: Answer) =>

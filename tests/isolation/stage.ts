@@ -24,6 +24,7 @@ export type Credential = {
 
 export type Stage = {
   base: string;
+  standing: Walls;
   places: Place[];
   live: Credential[];
   others: Credential[];
@@ -120,7 +121,7 @@ export async function aStage(standing: Walls): Promise<Stage> {
     key("an expired key", acme, agedKey.full_key, { refused: dead }),
     key("a deleted sandbox's key", { ...acme, sandbox: lost.id }, lost.key, { refused: dead }),
   ];
-  return { base, places, live, others, anApp: anotherApp, changes, close: own.close };
+  return { base, standing, places, live, others, anApp: anotherApp, changes, close: own.close };
 }
 
 /** Gives the place a row for each parameter. Its org is itself: what else is behind an address lives in it. */
