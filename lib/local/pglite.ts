@@ -16,17 +16,21 @@ import {
   type Query,
   type RunOptions,
 } from "./neon.ts";
+import { isOutdated, Prepared } from "./prepared.ts";
 import { Turns, tenantOf } from "./turns.ts";
 
-const { parse, bind, describe, execute, query: script, sync } = protocol.serialize;
+const { parse, bind, close, describe, execute, query: script, sync } = protocol.serialize;
 
 const describeAndExecute = Buffer.concat([describe({ type: "P" }), execute({})]);
 
-const statement = ({ query, params }: Query): Uint8Array[] => [
-  parse({ text: query }),
-  bind({ values: [...params] }),
-  describeAndExecute,
-];
+/** A query as it is sent, parsed before if that was done already and is to be kept. */
+function statement({ query: text, params }: Query, prepared: Prepared): Uint8Array[] {
+  const { kept, isMet } = prepared.meet(text);
+  const values = [...params];
+  if (performance.now() < kept.until) return [bind({ statement: kept.name ?? "", values }), describeAndExecute];
+  const name = isMet ? prepared.name(kept) : "";
+  return [parse({ name, text }), bind({ statement: name, values }), describeAndExecute];
+}
 
 const known = new Map<string, Buffer>();
 
@@ -49,7 +53,8 @@ const owner = "postgres";
 const enter = (role: string) => ["begin", `set session authorization ${quoted(role)}`, "commit"];
 
 const resetAll = [command("reset all"), sync()];
-const startAfresh = [command("rollback"), sync(), command("discard all"), sync()];
+const rollBack = [command("rollback"), sync(), ...resetAll];
+const discardAll = [command("rollback"), sync(), command("discard all"), sync()];
 
 /** Reads on to where Postgres is ready again: what follows belongs to another step. */
 function read(messages: readonly messages.BackendMessage[]): { answers: Answers; error: DatabaseError | null } {
@@ -93,6 +98,12 @@ export async function openPglite(dataDir?: string): Promise<Database> {
   const step = (...parts: Uint8Array[]) =>
     postgres.execProtocolStream(Buffer.concat(parts), { syncToFs: false, throwOnError: false });
 
+  const prepared = new Prepared();
+  const startAfresh = async () => {
+    prepared.forget();
+    await step(...discardAll);
+  };
+
   const turns = new Turns(1);
   /** Tenants take turns: one that asks for hundreds at once goes on when each other has had an answer. */
   const run = (role: string, queries: readonly Query[], options: RunOptions) =>
@@ -102,11 +113,22 @@ export async function openPglite(dataDir?: string): Promise<Database> {
     postgres.runExclusive(async () => {
       const { before, after } = frame(options);
       const entry = [...enter(role), ...before];
-      const { answers, error } = read(
-        await step(...entry.map(command), ...queries.flatMap(statement), ...after.map(command), sync(), ...resetAll),
-      );
-      const results = answers.results.slice(entry.length, entry.length + queries.length);
-      if (error || postgres.isInTransaction() || leavesTraces(queries, results)) await step(...startAfresh);
+      const send = async () => {
+        const left = prepared.takeLeft().map((name) => close({ type: "S", name }));
+        const asked = queries.flatMap((query) => statement(query, prepared));
+        const sent = await step(...left, ...entry.map(command), ...asked, ...after.map(command), sync(), ...resetAll);
+        const { answers, error } = read(sent);
+        const results = answers.results.slice(entry.length, entry.length + queries.length);
+        if (error) for (const { query } of queries.slice(results.length + 1)) prepared.drop(query);
+        if (leavesTraces(queries, results)) await startAfresh();
+        else if (error || postgres.isInTransaction()) await step(...rollBack);
+        return { results, error };
+      };
+      let { results, error } = await send();
+      if (isOutdated(error?.code)) {
+        prepared.forget();
+        ({ results, error } = await send());
+      }
       if (error) throw error;
       return results;
     });
@@ -117,7 +139,7 @@ export async function openPglite(dataDir?: string): Promise<Database> {
       postgres.runExclusive(async () => {
         await step(...enter(owner).map(command), sync());
         const { error } = read(await step(script(sql)));
-        await step(...startAfresh);
+        await startAfresh();
         if (error) throw error;
       }),
     query: async <Row>(sql: string, params: readonly Param[] = []) => {
