@@ -12,7 +12,7 @@ import {
   type ToolCall,
 } from "./messages.ts";
 import { type Layout, toResumeToken } from "./prompt.ts";
-import type { Model } from "./resolve.ts";
+import { type Model, secretsOf } from "./resolve.ts";
 
 type Part = { index: number; text: string; metadata?: SharedV4ProviderMetadata | undefined } & (
   | { type: "text" | "reasoning" }
@@ -69,7 +69,7 @@ export async function* answer(
     if (name.length > 200) throw invalidAnswer("The model called a tool of an endless name.");
     // Calls are told apart by their ids, in the whole conversation. Not every provider sees to that.
     let id = given;
-    for (let n = ids.size; !/^[\w.:-]{1,64}$/.test(id) || ids.has(id); n++) id = `call_${n}`;
+    for (let n = ids.size; !/^[a-z0-9][\w.:-]{0,63}$/i.test(id) || ids.has(id); n++) id = `call_${n}`;
     ids.add(id);
     return begin(`call ${given}`, { type: "call" as const, index: parts.length, id, name, text: "", done: false });
   };
@@ -136,7 +136,7 @@ export async function* answer(
         finish = part;
         break;
       case "error":
-        throw toModelError(part.error, [model.key ?? ""]);
+        throw toModelError(part.error, secretsOf(model));
     }
   }
   if (!finish || finish.finishReason.unified === "interrupted") throw unavailable("The provider's answer broke off.");
@@ -192,12 +192,20 @@ function readArguments(text: string): Record<string, unknown> | string {
   if (text.trim() === "") return {};
   try {
     const value: unknown = JSON.parse(text);
-    const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-    return isObject ? (value as Record<string, unknown>) : "The arguments are not a JSON object.";
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      return "The arguments are not a JSON object.";
+    return isDeep(value, MAX_DEPTH) ? "The arguments are nested too deep." : (value as Record<string, unknown>);
   } catch {
     return "The arguments are not valid JSON.";
   }
 }
+
+/** What is deeper could be read, but not written again. */
+const MAX_DEPTH = 64;
+const isDeep = (value: unknown, left: number): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (left === 0 || Object.values(value).some((inner) => isDeep(inner, left - 1)));
 
 /** A signature stands where the wire has a place for it, and all else of a call's metadata in the token. */
 function splitSignature(given: SharedV4ProviderMetadata | undefined) {

@@ -10,6 +10,8 @@ export const LIMITS = {
   wait_ms: 30_000,
   /** Without a byte from the provider. Some are silent while they think. */
   idle_ms: 120_000,
+  /** The same where an answer comes in one piece: an image takes its time. */
+  body_idle_ms: 300_000,
   /** One try, whatever drips. */
   step_ms: 900_000,
   /** An answer as it comes over the wire: of a stream some 300 bytes a token. */

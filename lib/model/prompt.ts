@@ -14,6 +14,8 @@ import type { Model } from "./resolve.ts";
 
 type AssistantContent = Extract<LanguageModelV4Message, { role: "assistant" }>["content"];
 
+const metadata = v.optional(v.record(v.string(), v.record(v.string(), v.any())));
+
 /**
  * The order of an assistant's parts, with the provider's metadata of each: a text by how many characters of `content`
  * it has, a call by its place in `tool_calls`. So the message stays the truth, and a token that doesn't fit is dropped.
@@ -25,14 +27,14 @@ const layout = v.strictObject({
       v.strictObject({
         type: v.literal("reasoning"),
         text: v.string(),
-        metadata: v.optional(v.record(v.string(), v.any())),
+        metadata,
       }),
       v.strictObject({
         type: v.literal("text"),
         length: v.pipe(v.number(), v.integer(), v.minValue(0)),
-        metadata: v.optional(v.record(v.string(), v.any())),
+        metadata,
       }),
-      v.strictObject({ type: v.literal("call"), metadata: v.optional(v.record(v.string(), v.any())) }),
+      v.strictObject({ type: v.literal("call"), metadata }),
     ]),
   ),
 });

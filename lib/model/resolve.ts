@@ -33,6 +33,20 @@ const DEFAULTS = {
 
 const get = (env: Environment, name: string) => env[name]?.trim() || null;
 
+/** Of a key that no header can carry a platform's error would tell more than it should. */
+function keyOf(env: Environment, name: string): string | null {
+  const key = get(env, name);
+  if (key && !/^[\x21-\x7e]+$/.test(key))
+    throw notConfigured(`${name} is not a key: it has blanks or letters beyond ASCII.`);
+  return key;
+}
+
+/** What no error may tell: the key, and where an operator's own models are. */
+export const secretsOf = ({ provider, base_url, key, guarded }: Model): string[] => [
+  ...(key ? [key] : []),
+  ...(provider === "compatible" && !guarded ? [base_url, new URL(base_url).host, new URL(base_url).hostname] : []),
+];
+
 /**
  * The model of a name, or of none: the installation's default of its kind, and for chat `scripted/echo`. Throws
  * `model_not_configured`, saying what to set, where the name leads nowhere; nothing else is ever tried in its place.
@@ -60,8 +74,8 @@ export function resolveModel(
   }
   const known = provider as keyof typeof PROVIDERS;
   const { secret, base_url } = PROVIDERS[known];
-  const own = get(agent, secret);
-  const key = own ?? get(env, secret);
+  const own = keyOf(agent, secret);
+  const key = own ?? keyOf(env, secret);
   if (!key)
     throw notConfigured(`There are no credentials for ${known}/…: set ${secret}, for the installation or the agent.`);
   return { name, provider: known, id, base_url, key, guarded: own !== null };
@@ -78,7 +92,7 @@ function compatible(env: Environment, agent: Environment) {
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
     throw notConfigured("MODEL_BASE_URL is not an http or https address without user, query and fragment.");
   }
-  const key = get(agent, "MODEL_API_KEY") ?? (own ? null : get(env, "MODEL_API_KEY"));
+  const key = keyOf(agent, "MODEL_API_KEY") ?? (own ? null : keyOf(env, "MODEL_API_KEY"));
   return { base_url, key, guarded: own !== null };
 }
 

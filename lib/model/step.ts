@@ -6,7 +6,7 @@ import { type ModelError, toModelError } from "./errors.ts";
 import type { StepEvent, StepRequest } from "./messages.ts";
 import { toPrompt } from "./prompt.ts";
 import { CHAT_OPTIONS, providerOf } from "./providers.ts";
-import type { Model } from "./resolve.ts";
+import { type Model, secretsOf } from "./resolve.ts";
 import { replay, scripted, type TapeStep } from "./scripted.ts";
 
 export type StepOptions = {
@@ -91,13 +91,13 @@ function toCallOptions(request: StepRequest, model: Model): LanguageModelV4CallO
   };
 }
 
-/** Sends one request until it is answered, by the rules of `step`. */
+/** Sends one request that is answered in one piece, by the rules of `step`. */
 export async function retrying<T>(
   model: Model,
   { ways, signal, limits: given }: StepOptions,
   send: (fetch: typeof globalThis.fetch, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const limits = { ...LIMITS, ...given };
+  const limits = { ...LIMITS, idle_ms: LIMITS.body_idle_ms, ...given };
   for (let attempt = 1; ; attempt++) {
     const watch = new Watch(signal, limits);
     try {
@@ -113,7 +113,7 @@ export async function retrying<T>(
 function failureOf(cause: unknown, model: Model, watch: Watch, signal?: AbortSignal): ModelError {
   signal?.throwIfAborted();
   // What ended the request says more than how the package took it.
-  return toModelError(watch.signal.aborted ? watch.signal.reason : cause, [model.key ?? ""]);
+  return toModelError(watch.signal.aborted ? watch.signal.reason : cause, secretsOf(model));
 }
 
 /** Comes back when a request may be sent again; throws its error when it may not. */

@@ -97,8 +97,25 @@ describe("credentials", () => {
     }
   });
 
+  it("that no header can carry are an error, which doesn't show them", () => {
+    for (const key of ["two words", "a\nb", "schlüssel"]) {
+      for (const [name, env] of [
+        ["openai/m", { OPENAI_API_KEY: key }],
+        ["compatible/m", { ...THEIRS, MODEL_API_KEY: key }],
+      ] as const) {
+        const resolved = () => resolveModel(name, env);
+        expect(resolved).toThrow(
+          expect.objectContaining({ code: "model_not_configured", message: expect.stringContaining("API_KEY") }),
+        );
+        expect(resolved).not.toThrow(key);
+      }
+    }
+  });
+
   it("never meet: an address of the agent's own goes with no key of the installation's, whatever is set", () => {
-    const text = fc.option(fc.constantFrom("", " ", OWN, "https://other.example.com", "own-key"), { nil: undefined });
+    const text = fc.option(fc.constantFrom("", " ", OWN, "https://other.example.com", "own-key", "own-key-2"), {
+      nil: undefined,
+    });
     fc.assert(
       fc.property(text, text, fc.boolean(), (MODEL_BASE_URL, MODEL_API_KEY, configured) => {
         try {

@@ -247,6 +247,13 @@ describe("what an error says", () => {
     }
   });
 
+  it("names no inner address, also where the provider does", async () => {
+    const { hostname, host } = new URL(ENV.MODEL_BASE_URL);
+    const message = `no route from ${ENV.MODEL_BASE_URL} (${host}, ${hostname})`;
+    const { error } = await failure(MODEL, say(), await answering(json(400, { error: { message } })));
+    expect(error.message).toBe("no route from **** (****, ****)");
+  });
+
   it("names no inner address when nothing can be reached", async () => {
     await answering(hello);
     provider.close();
@@ -402,11 +409,13 @@ describe("a careless provider is understood", () => {
       chunk({ tool_calls: [{ index: 1, ...calling("x", '{"a":1}') }] }),
       chunk({ tool_calls: [{ index: 2, ...calling("") }] }),
       chunk({ tool_calls: [{ index: 3, ...calling("an id with blanks") }] }),
+      chunk({ tool_calls: [{ index: 4, ...calling("__proto__", "{") }] }),
       chunk({}, "tool_calls"),
     ];
     const { completed, deltas } = await run(MODEL, asked, await answering(sse(...events)));
     const ids = completed.message.tool_calls!.map(({ id }) => id);
-    expect(new Set([...ids, "x"]).size).toBe(5);
+    expect(new Set([...ids, "x"]).size).toBe(6);
+    expect(Object.keys(completed.unreadable_arguments)).toEqual([ids[4]]);
     expect(ids.every((id) => /^[\w.:-]{1,64}$/.test(id))).toBe(true);
     expect(new Set(deltas.map((delta) => (delta as { id: string }).id))).toEqual(new Set(ids));
   });
@@ -417,6 +426,7 @@ describe("a careless provider is understood", () => {
       ["[1]", "The arguments are not a JSON object."],
       ['"a"', "The arguments are not a JSON object."],
       ["null", "The arguments are not a JSON object."],
+      [`{"a":${"[".repeat(65)}${"]".repeat(65)}}`, "The arguments are nested too deep."],
       ["", undefined],
       ["{}", undefined],
     ];
