@@ -60,14 +60,10 @@ async function* ask(
   const call = { ...toCallOptions(request, model), abortSignal: watch.signal };
   const { stream } = await watch.for(provider.languageModel(model.id).doStream(call));
   const reader = stream.getReader();
-  try {
-    for (;;) {
-      const { done, value } = await watch.for(reader.read());
-      if (done) return;
-      yield value;
-    }
-  } finally {
-    reader.cancel().catch(() => {});
+  for (;;) {
+    const { done, value } = await watch.for(reader.read());
+    if (done) return;
+    yield value;
   }
 }
 

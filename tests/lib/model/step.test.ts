@@ -1,7 +1,9 @@
 /** What a step promises when a provider fails, is silent, or means harm. */
 import type { ServerResponse } from "node:http";
 import fc from "fast-check";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { answer } from "../../../lib/model/answer.ts";
+import { fetchFor, Watch } from "../../../lib/model/egress.ts";
 import { type Completed, LIMITS, ModelError, resolveModel, type StepEvent, step } from "../../../lib/model/index.ts";
 import {
   type Answer,
@@ -190,6 +192,7 @@ describe.each(Object.entries(firstWords))("%s", (name, words) => {
       const { error, events } = await failure(name, say(), { ...options, limits: { idle_ms: 300 } });
       expect([then, events]).toEqual([then, [{ type: "text", part: 0, delta: "Hel" }]]);
       expect([then, error]).toMatchObject([then, { code: "model_unavailable", retryable: true, streamed: true }]);
+      if (then === "hang") expect(error.message).toBe("The provider was silent for 0.3 seconds.");
       provider.close();
     }
   });
@@ -369,14 +372,106 @@ describe("a hostile provider", () => {
     expect(error).toMatchObject({ code: "model_unavailable", message: expect.stringContaining("0.5 seconds") });
   });
 
+  it("is cut off at one event larger than is taken, and not at many that are small", async () => {
+    const limits = { tries: 1, event_bytes: 5_000, json_values: 500 };
+    const lines = (end: string) => `data: ${JSON.stringify(chunk({ content: "a" }))}${end}`.repeat(100);
+    const sending = (text: string) =>
+      answering((response) => void head(response).end(`${text}\n${sseText(chunk({}, "stop"))}`));
+    expect((await run(MODEL, say(), { ...(await sending(lines("\n\n"))), limits })).completed.message.content).toBe(
+      "a".repeat(100),
+    );
+    provider.close();
+    for (const one of [lines("\n"), `data: [${"0,".repeat(600)}0]\n`, `: ${"x".repeat(6_000)}\n`]) {
+      const { error } = await failure(MODEL, say(), { ...(await sending(one)), limits });
+      expect(error).toMatchObject({ code: "model_answer_invalid", message: expect.stringContaining("larger") });
+      provider.close();
+    }
+  });
+
+  it("gives the arguments of one call no more room than is theirs", async () => {
+    const args = JSON.stringify({ a: "x".repeat(LIMITS.arguments_chars) });
+    const { error } = await failure(MODEL, say(), await answering(sse(calls(0, "f", args), chunk({}, "tool_calls"))));
+    expect(error).toMatchObject({ code: "model_answer_invalid", message: expect.stringContaining("arguments") });
+  });
+
   it("doesn't end a step whose caller is slow", async () => {
-    const options = await answering(hello);
+    const answer: Answer = (response) => {
+      head(response).write(sseText(chunk({ content: "Hel" })));
+      setTimeout(() => response.write(sseText(chunk({ content: "lo" }))), 50);
+      setTimeout(() => response.end(sseText(chunk({}, "stop"))), 400);
+    };
+    const options = await answering(answer);
     const events: StepEvent[] = [];
-    for await (const event of step(resolveModel(MODEL, ENV), say(), { ...options, limits: { idle_ms: 100 } })) {
-      await new Promise((resolve) => setTimeout(resolve, 150));
-      events.push(event);
+    for await (const event of step(resolveModel(MODEL, ENV), say(), { ...options, limits: { idle_ms: 200 } })) {
+      if (events.push(event) === 1) await new Promise((resolve) => setTimeout(resolve, 500));
     }
     expect(events.at(-1)).toMatchObject({ type: "completed" });
+  });
+});
+
+describe("a step", () => {
+  const model = resolveModel(MODEL, ENV);
+  const answerOf = async (url: string, fetch: (url: string, init: RequestInit) => Promise<Response>) => {
+    const watch = new Watch(undefined, LIMITS);
+    const response = await fetchFor(
+      model,
+      { fetch, guarded: fetch },
+      watch,
+      LIMITS,
+    )(url, { headers: { authorization: `Bearer ${KEY}` } });
+    return { watch, response };
+  };
+
+  it("leaves nothing under way behind: no timer, and a request that has ended", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const signals: AbortSignal[] = [];
+      const fetch = async (_: string, { signal }: RequestInit) => {
+        signals.push(signal!);
+        return new Response([chunk({ content: "a" }), chunk({}, "stop")].map(sseText).join(""), {
+          headers: { "content-type": "text/event-stream" },
+        });
+      };
+      const caller = new AbortController();
+      const removed = vi.spyOn(caller.signal, "removeEventListener");
+      await run(MODEL, say(), { ways: { fetch, guarded: fetch }, signal: caller.signal });
+      expect([vi.getTimerCount(), signals.map(({ aborted }) => aborted), removed.mock.calls.length]).toEqual([
+        0,
+        [true],
+        1,
+      ]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("shows its key to the model's origin alone, and ends its requests wherever they go", async () => {
+    for (const [url, shown] of [
+      [ENV.MODEL_BASE_URL, true],
+      ["https://elsewhere.example.com/a.png", false],
+    ] as const) {
+      const sent: RequestInit[] = [];
+      const { watch } = await answerOf(url, async (_, init) => {
+        sent.push(init);
+        return new Response("");
+      });
+      expect([JSON.stringify(sent[0]!.headers).includes(KEY), sent[0]!.redirect]).toEqual([shown, "manual"]);
+      watch.end();
+      expect(sent[0]!.signal!.aborted).toBe(true);
+    }
+  });
+
+  it("takes a second call of the same id as a second call", async () => {
+    async function* stream(): AsyncGenerator<any> {
+      for (const city of ["Oslo", "Rome"])
+        yield { type: "tool-call", toolCallId: "a", toolName: "f", input: JSON.stringify({ city }) };
+      yield { type: "finish", finishReason: { unified: "tool-calls" }, usage: { inputTokens: {}, outputTokens: {} } };
+    }
+    const events: StepEvent[] = [];
+    for await (const event of answer(stream(), say(), model, LIMITS)) events.push(event);
+    const calls = (events.at(-1) as Completed).message.tool_calls!;
+    expect(calls.map((call) => call.arguments)).toEqual([{ city: "Oslo" }, { city: "Rome" }]);
+    expect(calls[0]!.id).not.toBe(calls[1]!.id);
   });
 });
 
