@@ -15,7 +15,7 @@ import {
   type Ways,
 } from "../../../lib/model/index.ts";
 
-export const KEY = "test-key-0123456789abcdef";
+export const KEY = "test-key+0123456789/abcdef==";
 export const ENV = {
   OPENAI_API_KEY: KEY,
   ANTHROPIC_API_KEY: KEY,

@@ -343,7 +343,12 @@ describe("a hostile provider", () => {
       const options = await answering(endless(piece));
       const limits = { tries: 1, stream_bytes: 5_000_000 };
       const { error, events } = await failure(MODEL, say(), { ...options, limits });
-      expect(error).toMatchObject({ code: "model_answer_invalid", retryable: false });
+      const named = /^(calls|parts)/.exec(what)?.[0] ?? "larger";
+      expect(error).toMatchObject({
+        code: "model_answer_invalid",
+        retryable: false,
+        message: expect.stringContaining(named),
+      });
       expect(events.reduce((sum, event) => sum + (event as { delta: string }).delta.length, 0)).toBeLessThanOrEqual(
         LIMITS.answer_chars,
       );
