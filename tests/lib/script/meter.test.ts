@@ -606,3 +606,33 @@ describe("printing", () => {
     ).toBe("limit_output");
   });
 });
+
+describe("a step is worth some thirty nanoseconds, so that", () => {
+  const n = 80_000;
+  const texts = Array.from({ length: n }, (_, i) => `item ${i}`);
+  const thirds = texts.map((_, i) => i / 3);
+  const least: [name: string, args: Value[], steps: number][] = [
+    ["array.setAt", [thirds, 3, 1], n],
+    ["array.insertAt", [thirds, 3, 1], n],
+    ["array.unique", [texts], 4 * n],
+    ["array.sum", [thirds], n],
+    ["string.repeat", ["a", n], n / 8],
+    ["string.uppercase", ["\u0390".repeat(n)], n],
+    ["string.indexOf", ["a".repeat(n), "b"], n / 8],
+    ["string.slug", ["\ufdfa".repeat(n / 20)], (n / 20) * 18 * 2],
+    ["string.parseJson", [`[${"1,".repeat(n)}1]`], 16 * n],
+    ["array.sort", [thirds.toReversed()], 2 * n * 16],
+  ];
+  for (const [name, args, steps] of least) {
+    it(`${name} of ${n} takes at least ${steps} of them`, () => {
+      const { call, spent } = aRun();
+      call(functions.find(([one]) => one === name)![1], args);
+      expect(spent.steps).toBeGreaterThanOrEqual(steps);
+    });
+  }
+  it("a call of a function that may wait takes thirty of them", async () => {
+    const source =
+      "let f = fn(n) { if (n == 0) { 0 } else { f(n - 1) } }\narray.map(array.range(100), fn(i) { f(10) })";
+    expect((await run(source, { limits: { steps: 1100 * 32 } })).code).toBe("limit_steps");
+  });
+});
