@@ -67,7 +67,8 @@ insert into app.migrations (name) values
   ('2026-11-22-slicing-agents'),
   ('2026-11-22-slicing-nothing'),
   ('2026-11-22-tools'),
-  ('2026-11-22-working-memory');
+  ('2026-11-22-working-memory'),
+  ('2026-11-23-named-configs');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -488,6 +489,8 @@ create table data.agents (
   default_model text,
   originator    text,
   lookup_key    text,
+  -- What it was made of: as all that tells of the past, it may be gone since, and keeps nothing from going.
+  template_config_id text collate "C",
   metadata      jsonb not null default '{}',
   acl           jsonb,
   readers       text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
@@ -764,11 +767,15 @@ create table data.agent_routines (
   interval_s      integer,
   handler_type    text not null check (handler_type in ('workflow_graph', 'script', 'preset', 'chain')),
   config_id       text collate "C",
+  -- The kind that its config must be of; what is neither a graph nor a script has none.
+  config_kind     text generated always as (case handler_type when 'workflow_graph' then 'WorkflowGraph'
+                    when 'script' then 'Script' end) stored,
   script          text,
   preset_name     text,
   preset_config   jsonb,
   steps           jsonb not null default '[]',
   message_policy  jsonb,
+  template_config_id text collate "C",
   metadata        jsonb not null default '{}',
   acl             jsonb,
   readers         text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
@@ -776,7 +783,8 @@ create table data.agent_routines (
   created_at      timestamptz not null default now(),
   updated_at      timestamptz not null default now(),
   check ((schedule is null) = (interval_s is null)),
-  constraint agent_routines_config_fits check (handler_type <> 'workflow_graph' or config_id is not null),
+  constraint agent_routines_config_fits check ((handler_type <> 'workflow_graph' or config_id is not null)
+    and (config_id is null or config_kind is not null)),
   constraint agent_routines_script_fits check (handler_type <> 'script' or script is not null or config_id is not null),
   constraint agent_routines_preset_name_fits check (handler_type <> 'preset' or preset_name is not null),
   constraint agent_routines_steps_fits check ((handler_type = 'chain') = (jsonb_array_length(steps) > 0)),
@@ -793,24 +801,94 @@ create table data.agent_routines (
   constraint agent_routines_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
   constraint agent_routines_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
-    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id),
-  constraint agent_routines_config_fkey foreign key (app_id, sandbox_id, org_id, config_id)
-    references data.configs (app_id, sandbox_id, org_id, id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id)
 );
 create index agent_routines_agent_idx on data.agent_routines (app_id, sandbox_id, org_id, agent_id, id);
 create index agent_routines_user_idx on data.agent_routines (app_id, sandbox_id, org_id, user_id) where user_id is not null;
-create index agent_routines_config_idx on data.agent_routines (app_id, sandbox_id, org_id, config_id) where config_id is not null;
+create index agent_routines_config_idx on data.agent_routines (app_id, sandbox_id, org_id, config_id, config_kind)
+  where config_id is not null;
 -- Presets of which an agent has one.
 create unique index agent_routines_preset_name_once on data.agent_routines (app_id, sandbox_id, org_id, agent_id, preset_name)
   where handler_type = 'preset' and preset_name in ('participate', 'auto_memory_capture');
--- A thousand of them make 16 MB: what is longer stands in a config.
+-- A thousand of them make 16 MB: what is longer stands in a config. Not valid: an older routine may have a config of
+-- another kind, which does nothing.
 alter table data.agent_routines
+  add constraint agent_routines_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind) not valid,
   add constraint agent_routines_acl_check check (jsonb_array_length(acl -> 'grants') <= 200),
   add constraint agent_routines_size_check check (octet_length(jsonb_build_object('description', description,
     'event_config', event_config, 'script', script, 'preset_config', preset_config, 'steps', steps,
     'message_policy', message_policy, 'metadata', metadata, 'acl', acl)::text) <= 16384);
 create trigger at_most before insert on data.agent_routines for each row execute function app.at_most('100');
 select app.wall('data.agent_routines', 'select, insert, update, delete');
+
+-- The configs that a routine's JSON names: of its steps, and the forms of its messages. Kept by the row itself, so that
+-- foreign keys keep what it names, whoever wrote it.
+create table data.agent_routine_configs (
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  agent_id    text collate "C" not null,
+  routine_id  text collate "C" not null,
+  config_id   text collate "C" not null,
+  config_kind text not null,
+  primary key (app_id, sandbox_id, org_id, routine_id, config_id, config_kind),
+  constraint agent_routine_configs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_configs_routine_fkey foreign key (app_id, sandbox_id, org_id, routine_id)
+    references data.agent_routines (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_configs_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind)
+);
+create index agent_routine_configs_agent_idx on data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id);
+create index agent_routine_configs_config_idx on data.agent_routine_configs (app_id, sandbox_id, org_id, config_id, config_kind);
+select app.wall('data.agent_routine_configs', 'select, insert, delete');
+
+-- What a routine's JSON says (its steps, one of them, or a preset_config), each config in it named by its id: `ids` has
+-- them by kind and name. What has none there becomes '', which no foreign key takes.
+create function app.with_ids(said jsonb, ids jsonb) returns jsonb
+language plpgsql immutable set search_path = '' as $$
+declare kind text := case said ->> 'handler_type' when 'script' then 'Script ' else 'WorkflowGraph ' end;
+begin
+  if jsonb_typeof(said) = 'array' then
+    return (select coalesce(jsonb_agg(app.with_ids(step, ids) order by n), '[]')
+      from jsonb_array_elements(said) with ordinality steps (step, n));
+  end if;
+  if said ->> 'config' is not null then
+    said := said || jsonb_build_object('config', coalesce(ids ->> (kind || (said ->> 'config')), ''));
+  end if;
+  if jsonb_typeof(said -> 'structured_message_template_ids') = 'array' then
+    said := said || jsonb_build_object('structured_message_template_ids', (
+      select coalesce(jsonb_agg(coalesce(ids ->> ('AgentMessageSchema ' || form), '') order by n), '[]')
+        from jsonb_array_elements_text(said -> 'structured_message_template_ids') with ordinality forms (form, n)));
+  end if;
+  if jsonb_typeof(said -> 'preset_config') = 'object' then
+    said := said || jsonb_build_object('preset_config', app.with_ids(said -> 'preset_config', ids));
+  end if;
+  return said;
+end $$;
+grant execute on function app.with_ids to agentry_api;
+
+create function app.keep_configs() returns trigger
+language plpgsql volatile set search_path = '' as $$
+begin
+  delete from data.agent_routine_configs c
+   where (c.app_id, c.sandbox_id, c.org_id, c.routine_id) = (new.app_id, new.sandbox_id, new.org_id, new.id);
+  insert into data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id, routine_id, config_id, config_kind)
+    select new.app_id, new.sandbox_id, new.org_id, new.agent_id, new.id, named.id, named.kind from (
+      select step ->> 'config', case step ->> 'handler_type' when 'script' then 'Script' else 'WorkflowGraph' end
+        from jsonb_array_elements(new.steps) step where step ->> 'config' is not null
+      union
+      select schema #>> '{}', 'AgentMessageSchema' from (
+        select jsonb_path_query(new.preset_config, '$.structured_message_template_ids[*] ? (@ != null)')
+        union all
+        select jsonb_path_query(new.steps, '$[*].preset_config.structured_message_template_ids[*] ? (@ != null)')
+      ) said (schema)
+    ) named (id, kind);
+  return null;
+end $$;
+create trigger keep_configs after insert or update of steps, preset_config on data.agent_routines
+  for each row execute function app.keep_configs();
 
 -- Routine runs.
 create table data.agent_routine_runs (
@@ -1000,6 +1078,10 @@ create table data.agent_health_actions (
   -- Ids of actions of the same agent, all made together: none depends on a later one, so there is no cycle.
   depends_on     text[] collate "C" not null default '{}',
   verify_config  jsonb,
+  -- The script that looks whether it is done.
+  script_id      text collate "C" generated always as (case when jsonb_typeof(verify_config -> 'script_ref') = 'string'
+                   then nullif(verify_config ->> 'script_ref', '') end) stored,
+  script_kind    text not null generated always as ('Script') stored,
   -- What a bundle calls it by.
   dedupe_key     text,
   last_verified_at timestamptz,
@@ -1012,8 +1094,13 @@ create table data.agent_health_actions (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_health_actions_agent_idx on data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id);
+create index agent_health_actions_script_idx on data.agent_health_actions (app_id, sandbox_id, org_id, script_id, script_kind)
+  where script_id is not null;
 create trigger at_most before insert on data.agent_health_actions for each row execute function app.at_most('100');
+-- Not valid: an older action may name a script that isn't there any more.
 alter table data.agent_health_actions
+  add constraint agent_health_actions_script_fkey foreign key (app_id, sandbox_id, org_id, script_id, script_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind) not valid,
   add constraint agent_health_actions_size_check check (octet_length(jsonb_build_object('description', description,
     'params', params, 'verify_config', verify_config)::text) <= 32768);
 select app.wall('data.agent_health_actions', 'select, insert, update, delete');

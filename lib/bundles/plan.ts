@@ -9,6 +9,7 @@ import { createComputerBody } from "../computers/schema.ts";
 import { judge, MAX_CONTENT_BYTES, parseStructured, spoken, utf8 } from "../configs/content.ts";
 import { validateAgainst } from "../configs/json-schema.ts";
 import { configKinds } from "../configs/kinds.ts";
+import type { Template } from "../configs/queries.ts";
 import { pathShape } from "../configs/schema.ts";
 import { healthKinds } from "../db/schema.ts";
 import type { FieldError } from "../errors.ts";
@@ -16,7 +17,7 @@ import { isMap, list, map, text } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { faultsOf, installationKinds } from "../installations/kinds.ts";
 import { createInstallationBody } from "../installations/schema.ts";
-import { createRoutineBody } from "../routines/schema.ts";
+import { bodyOfTemplate, configKindOf, createRoutineBody, referring } from "../routines/schema.ts";
 import { nextOccurrence, parseCron, shortestInterval } from "../schedules/clock.ts";
 import { createScheduleBody } from "../schedules/schema.ts";
 import { createSkillBody } from "../skills/schema.ts";
@@ -37,6 +38,8 @@ export type PlannedConfig = {
   version: Row;
 };
 export type Plan = {
+  /** The config that the template stands in; one that came as a part of a body stands in none. */
+  template: Id<"config"> | null;
   /** What the template says of the agent itself: a body may say otherwise. */
   agent: { name?: string; description?: string; identity?: string; model?: string; originator?: string };
   agentKey: string | undefined;
@@ -45,6 +48,8 @@ export type Plan = {
   /** Rows by their tables; a column that names a config holds the name until the database has looked. */
   rows: Record<(typeof tables)[number], Row[]>;
   references: Reference[];
+  /** What the JSON of its routines names, by the names that the rows have. */
+  named: { name: string; kind: string }[];
   /** The shortest time between two starts of one of its routines. */
   interval: number | null;
   faults: FieldError[];
@@ -209,9 +214,11 @@ export async function planOf(bundle: Bundle): Promise<Plan> {
   if ("fault" in parsed) fault("template", parsed.fault);
   const said = "value" in parsed && isMap(parsed.value) ? parsed.value : {};
   const paths = new Map(
-    brought.flatMap(({ file, said, key, under }) =>
-      under === null && said ? [[file.relative_path, said] as const, [key, said] as const] : [],
-    ),
+    brought.flatMap(({ file, said, key, under }, i) => {
+      const config = configs[i];
+      if (under !== null || !said || !config) return [];
+      return [file.relative_path, key].map((path) => [path, { id: config.id, said }] as const);
+    }),
   );
   const folder = folderOf(words(file.relative_path) ?? "");
   const templates = (path: string) => paths.get(path) ?? paths.get(folder ? `${folder}/${path}` : path);
@@ -222,15 +229,25 @@ export async function planOf(bundle: Bundle): Promise<Plan> {
 }
 
 const emptyPlan = (): Plan => ({
-  ...{ agent: {}, agentKey: undefined, metadata: undefined, configs: [], references: [], interval: null, faults: [] },
+  template: null,
+  ...{
+    agent: {},
+    agentKey: undefined,
+    metadata: undefined,
+    configs: [],
+    references: [],
+    named: [],
+    interval: null,
+    faults: [],
+  },
   rows: Object.fromEntries(tables.map((table) => [table, []])) as unknown as Plan["rows"],
 });
 
 type Around = {
   suffix: string;
   configs: PlannedConfig[];
-  /** What stands in the template that a path names. */
-  templates: (path: string) => Said | undefined;
+  /** The template that a path names. */
+  templates: (path: string) => Template | undefined;
   /** The field that faults are told of. */
   at: string;
   /** Beside those of the template. */
@@ -271,20 +288,20 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     return result.success ? result.output : null;
   };
   const more: Said[] = [...actions];
-  /** An entry with what stands in the template that it names. */
-  const whole = (entry: Said, pointer: string): Said => {
+  /** An entry with what stands in the template that it names, and which that is. */
+  const whole = (entry: Said, pointer: string) => {
     const path = words(entry.template_path);
-    if (path === undefined) return entry;
+    if (path === undefined) return { said: entry, template_config_id: null };
     const named = templates(path);
     if (!named) tell(pointer, `names a template that isn't there: ${cut(path)}`);
-    const { lookup_key: _, setup_actions, ...said } = named ?? {};
+    const { lookup_key: _, setup_actions, ...said } = named?.said ?? {};
     more.push(...maps(setup_actions));
-    return { ...said, ...entry };
+    return { said: { ...said, ...entry } as Said, template_config_id: named?.id ?? null };
   };
 
   for (const [i, entry] of maps(template.tools).entries()) {
     const pointer = `/tools/${i}`;
-    const tool = whole(entry, pointer);
+    const { said: tool, template_config_id } = whole(entry, pointer);
     const kind = tool.tool_type ?? (tool.kind === "AgentToolTemplate" ? undefined : tool.kind);
     const body = read(
       createToolBody,
@@ -314,7 +331,7 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
       parameters_config_id: refer(body.parameters_config, `${pointer}/parameters_config_ref`, null),
       config_id: refer(body.config, `${pointer}/config_ref`, [of]),
       ...{ effect: body.effect ?? null, approval: body.approval ?? "none", async: body.async ?? false },
-      ...{ lookup_key: body.lookup_key ?? null, metadata: body.metadata ?? {} },
+      ...{ lookup_key: body.lookup_key ?? null, template_config_id, metadata: body.metadata ?? {} },
     });
     if (waits) rows.agent_health_actions.push(waiting(builtin, id));
   }
@@ -335,35 +352,16 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
 
   for (const [i, entry] of maps(template.routines).entries()) {
     const pointer = `/routines/${i}`;
-    const routine = whole(entry, pointer);
-    const refs = Array.isArray(routine.structured_message_template_refs)
-      ? routine.structured_message_template_refs.map((name, n) =>
-          refer(name, `${pointer}/structured_message_template_refs/${n}`, ["AgentMessageSchema"]),
-        )
-      : [];
-    const preset_config = {
-      ...(isMap(routine.preset_config) && routine.preset_config),
-      ...(words(routine.preset_instructions) && { instructions: routine.preset_instructions }),
-      ...(refs.length && { structured_message_template_ids: refs }),
-    };
-    const steps = maps(routine.steps).map(({ config_ref, ...step }, n) => ({
-      ...step,
-      ...(words(config_ref) && { config: refer(config_ref, `${pointer}/steps/${n}/config_ref`, null) }),
-    }));
+    const { said: routine, template_config_id } = whole(entry, pointer);
     const { status } = routine;
-    const body = read(
-      createRoutineBody,
-      {
-        ...pick(routine, "name", "description", "script", "preset_name", "event_type", "event_config", "schedule"),
-        ...pick(routine, "trigger_context", "message_policy", "metadata", "lookup_key"),
-        handler_type: routine.handler_type ?? (routine.preset_name ? "preset" : undefined),
-        ...(words(routine.config_ref) && { config: routine.config_ref }),
-        ...(Object.keys(preset_config).length && { preset_config }),
-        ...(steps.length && { steps }),
-      },
-      pointer,
-    );
-    if (!body) continue;
+    const said = read(createRoutineBody, { ...bodyOfTemplate(routine), ...pick(routine, "lookup_key") }, pointer);
+    if (!said) continue;
+    const body = referring(said, ({ name, kind, pointer: at }) => {
+      const known = refer(name, `${pointer}${at}`, [kind]) ?? name;
+      plan.named.push({ name: known, kind });
+      return known;
+    });
+    const configKind = configKindOf(body.handler_type);
     const interval_s = body.schedule ? shortestInterval(parseCron(body.schedule)!) : null;
     if (interval_s !== null) plan.interval = Math.min(plan.interval ?? interval_s, interval_s);
     rows.agent_routines.push({
@@ -371,9 +369,9 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
       ...{ lookup_key: body.lookup_key ?? null, status: status ?? "draft", handler_type: body.handler_type },
       ...{ trigger_context: body.trigger_context ?? "event", event_type: body.event_type ?? null },
       ...{ event_config: body.event_config ?? null, schedule: body.schedule ?? null, script: body.script ?? null },
-      config_id: refer(body.config, `${pointer}/config_ref`, null),
+      config_id: refer(body.config, `${pointer}/config_ref`, configKind && [configKind]),
       ...{ preset_name: body.preset_name ?? null, preset_config: body.preset_config ?? null, steps: body.steps ?? [] },
-      ...{ message_policy: body.message_policy ?? null, metadata: body.metadata ?? {} },
+      ...{ message_policy: body.message_policy ?? null, template_config_id, metadata: body.metadata ?? {} },
     });
   }
 

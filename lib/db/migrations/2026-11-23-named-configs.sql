@@ -1,0 +1,116 @@
+-- What names a config has it by its id and its kind, and keeps it: JSON, too. What tells of the past keeps nothing.
+
+alter table data.agents add column template_config_id text collate "C";
+alter table data.agent_routines add column template_config_id text collate "C";
+
+-- A routine's config is of the kind that its handler_type takes; what takes none has had one for nothing.
+update data.agent_routines set config_id = null where handler_type in ('preset', 'chain') and config_id is not null;
+alter table data.agent_routines
+  add column config_kind text generated always as (case handler_type when 'workflow_graph' then 'WorkflowGraph'
+    when 'script' then 'Script' end) stored,
+  drop constraint agent_routines_config_fits,
+  add constraint agent_routines_config_fits check ((handler_type <> 'workflow_graph' or config_id is not null)
+    and (config_id is null or config_kind is not null)),
+  drop constraint agent_routines_config_fkey,
+  add constraint agent_routines_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind) not valid;
+drop index data.agent_routines_config_idx;
+create index agent_routines_config_idx on data.agent_routines (app_id, sandbox_id, org_id, config_id, config_kind)
+  where config_id is not null;
+
+-- Names that were kept as they were given become ids.
+update data.agent_routines r set steps = (
+  select jsonb_agg(case when c.id is null then step else step || jsonb_build_object('config', c.id) end order by n)
+    from jsonb_array_elements(r.steps) with ordinality s (step, n)
+    left join data.configs c on (c.app_id, c.sandbox_id, c.org_id) = (r.app_id, r.sandbox_id, r.org_id)
+      and c.lookup_key = step ->> 'config' and c.archived_at is null)
+ where r.steps @? '$[*].config';
+update data.agent_health_actions a set verify_config = a.verify_config || jsonb_build_object('script_ref', c.id)
+  from data.configs c
+ where (c.app_id, c.sandbox_id, c.org_id) = (a.app_id, a.sandbox_id, a.org_id)
+   and c.lookup_key = a.verify_config ->> 'script_ref' and c.archived_at is null;
+alter table data.agent_health_actions
+  add column script_id text collate "C" generated always as (case when jsonb_typeof(verify_config -> 'script_ref') = 'string'
+    then nullif(verify_config ->> 'script_ref', '') end) stored,
+  add column script_kind text not null generated always as ('Script') stored,
+  add constraint agent_health_actions_script_fkey foreign key (app_id, sandbox_id, org_id, script_id, script_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind) not valid;
+create index agent_health_actions_script_idx on data.agent_health_actions (app_id, sandbox_id, org_id, script_id, script_kind)
+  where script_id is not null;
+
+-- The configs that a routine's JSON names: of its steps, and the forms of its messages. Kept by the row itself, so that
+-- foreign keys keep what it names, whoever wrote it.
+create table data.agent_routine_configs (
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  agent_id    text collate "C" not null,
+  routine_id  text collate "C" not null,
+  config_id   text collate "C" not null,
+  config_kind text not null,
+  primary key (app_id, sandbox_id, org_id, routine_id, config_id, config_kind),
+  constraint agent_routine_configs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_configs_routine_fkey foreign key (app_id, sandbox_id, org_id, routine_id)
+    references data.agent_routines (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_configs_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind)
+);
+create index agent_routine_configs_agent_idx on data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id);
+create index agent_routine_configs_config_idx on data.agent_routine_configs (app_id, sandbox_id, org_id, config_id, config_kind);
+select app.wall('data.agent_routine_configs', 'select, insert, delete');
+
+-- What a routine's JSON says (its steps, one of them, or a preset_config), each config in it named by its id: `ids` has
+-- them by kind and name. What has none there becomes '', which no foreign key takes.
+create function app.with_ids(said jsonb, ids jsonb) returns jsonb
+language plpgsql immutable set search_path = '' as $$
+declare kind text := case said ->> 'handler_type' when 'script' then 'Script ' else 'WorkflowGraph ' end;
+begin
+  if jsonb_typeof(said) = 'array' then
+    return (select coalesce(jsonb_agg(app.with_ids(step, ids) order by n), '[]')
+      from jsonb_array_elements(said) with ordinality steps (step, n));
+  end if;
+  if said ->> 'config' is not null then
+    said := said || jsonb_build_object('config', coalesce(ids ->> (kind || (said ->> 'config')), ''));
+  end if;
+  if jsonb_typeof(said -> 'structured_message_template_ids') = 'array' then
+    said := said || jsonb_build_object('structured_message_template_ids', (
+      select coalesce(jsonb_agg(coalesce(ids ->> ('AgentMessageSchema ' || form), '') order by n), '[]')
+        from jsonb_array_elements_text(said -> 'structured_message_template_ids') with ordinality forms (form, n)));
+  end if;
+  if jsonb_typeof(said -> 'preset_config') = 'object' then
+    said := said || jsonb_build_object('preset_config', app.with_ids(said -> 'preset_config', ids));
+  end if;
+  return said;
+end $$;
+grant execute on function app.with_ids to agentry_api;
+
+create function app.keep_configs() returns trigger
+language plpgsql volatile set search_path = '' as $$
+begin
+  delete from data.agent_routine_configs c
+   where (c.app_id, c.sandbox_id, c.org_id, c.routine_id) = (new.app_id, new.sandbox_id, new.org_id, new.id);
+  insert into data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id, routine_id, config_id, config_kind)
+    select new.app_id, new.sandbox_id, new.org_id, new.agent_id, new.id, named.id, named.kind from (
+      select step ->> 'config', case step ->> 'handler_type' when 'script' then 'Script' else 'WorkflowGraph' end
+        from jsonb_array_elements(new.steps) step where step ->> 'config' is not null
+      union
+      select schema #>> '{}', 'AgentMessageSchema' from (
+        select jsonb_path_query(new.preset_config, '$.structured_message_template_ids[*] ? (@ != null)')
+        union all
+        select jsonb_path_query(new.steps, '$[*].preset_config.structured_message_template_ids[*] ? (@ != null)')
+      ) said (schema)
+    ) named (id, kind);
+  return null;
+end $$;
+create trigger keep_configs after insert or update of steps, preset_config on data.agent_routines
+  for each row execute function app.keep_configs();
+insert into data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id, routine_id, config_id, config_kind)
+  select distinct r.app_id, r.sandbox_id, r.org_id, r.agent_id, r.id, c.id, c.kind
+    from data.agent_routines r
+    join data.configs c on (c.app_id, c.sandbox_id, c.org_id) = (r.app_id, r.sandbox_id, r.org_id)
+   where exists (select from jsonb_array_elements(r.steps) step where step ->> 'config' = c.id
+      and c.kind = case step ->> 'handler_type' when 'script' then 'Script' else 'WorkflowGraph' end)
+    or (c.kind = 'AgentMessageSchema' and (r.preset_config @> jsonb_build_object('structured_message_template_ids', array[c.id])
+      or r.steps @> jsonb_build_array(jsonb_build_object('preset_config',
+        jsonb_build_object('structured_message_template_ids', array[c.id])))));
