@@ -589,6 +589,22 @@ alter table data.config_versions
   add constraint config_versions_data_check check (octet_length(data::text) <= 12288);
 select app.wall('data.config_versions', 'select, insert');
 
+-- The key of an org, or of the app itself, that seals the secrets which stand in texts: what was handed out to be written
+-- into a config can't be sealed anew, its key can. With the org the key goes, and with it all that it sealed.
+create table data.secret_keys (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  id         text collate "C" not null generated always as (org_id) stored,
+  -- The key, and what holds it to this row: lib/auth/vault.ts.
+  sealed     bytea not null,
+  tag        bytea not null,
+  created_at timestamptz not null default now(),
+  constraint secret_keys_org_key primary key (app_id, sandbox_id, org_id),
+  constraint secret_keys_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+select app.wall('data.secret_keys', 'select, insert');
+
 -- ---------------------------------------------------------------------------------------------------------
 -- What hangs on an agent
 

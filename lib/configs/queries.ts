@@ -2,10 +2,11 @@ import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { type ChildKind, readable } from "../agents/children.ts";
 import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
 import { orgRole, passes } from "../auth/acl.ts";
-import { NONE } from "../db/schema.ts";
+import { newTextKey, openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
+import { NONE, type Row } from "../db/schema.ts";
 import { mustHold, type Rows, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
+import { ApiError, invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import { kinds } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
@@ -170,6 +171,36 @@ export async function mustOwn(db: TenantDb, asked: Owner): Promise<void> {
   const { rows, field } = placeOf(db, asked);
   const found = await rows.select(sql`1`.as("found")).executeTakeFirst();
   if (!found) throw noSuch(field);
+}
+
+/**
+ * The key of an org (the viewer's own or, for a key without one, of the app itself) for secrets in configs: see
+ * `sealText`. Made when it is first asked for. 422 on an org that isn't there.
+ */
+export async function secretKeyOf(db: TenantDb, roots: string, org: string | null | undefined): Promise<string> {
+  const { viewer, tenant } = db;
+  const { rows, field } = placeOf(db, { system: true, org });
+  const id = viewer.kind === "token" ? viewer.org : (org ?? NONE);
+  const slot = { table: "secret_keys", app: tenant.app, sandbox: tenant.sandbox, id } as const;
+  const fresh = await sealFor(roots, slot, newTextKey());
+  const kept = db.selectFrom("secret_keys").where("org_id", "=", id as Id<"org">);
+  const tag = tagged(fresh, [sql`app_id`, sql`sandbox_id`, sql`org_id`, sql`org_id`]);
+  const free = rows.where(sql<boolean>`not exists (${kept.select(sql`1`.as("one"))})`);
+  const ask = () =>
+    db.batch({
+      place: rows.select("org_id"),
+      made: db.insertUnder(free, "secret_keys", { sealed: fresh.sealed, tag } as never),
+      key: kept.selectAll(),
+    });
+  const { place, key } = await ask().catch((error) => {
+    // Made by another request, at this moment: now it is there to be seen.
+    if (!(error instanceof ApiError) || error.status !== 409) throw error;
+    return ask();
+  });
+  const row = key[0] as Row<"secret_keys"> | undefined;
+  if (!place.length || !row) throw noSuch(field);
+  const where = sealedTables.secret_keys.map((column) => row[column]);
+  return openFor(roots, { slot, place: where, sealed: row.sealed as Uint8Array<ArrayBuffer>, tag: row.tag });
 }
 
 /**

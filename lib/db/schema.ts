@@ -200,6 +200,12 @@ export interface Database {
     change_description: Fixed<string | null>;
     created_at: Stamp;
   };
+  secret_keys: Owner & {
+    id: GeneratedAlways<string>;
+    sealed: Fixed<Uint8Array>;
+    tag: Fixed<Uint8Array>;
+    created_at: Stamp;
+  };
   agent_computers: OnAgent & {
     id: Fixed<Id<"agent_computer">>;
     name: Fixed<string>;

@@ -114,3 +114,19 @@ insert into data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id, ro
     or (c.kind = 'AgentMessageSchema' and (r.preset_config @> jsonb_build_object('structured_message_template_ids', array[c.id])
       or r.steps @> jsonb_build_array(jsonb_build_object('preset_config',
         jsonb_build_object('structured_message_template_ids', array[c.id])))));
+
+-- The key of an org, or of the app itself, that seals the secrets which stand in texts: what was handed out to be written
+-- into a config can't be sealed anew, its key can. With the org the key goes, and with it all that it sealed.
+create table data.secret_keys (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  id         text collate "C" not null generated always as (org_id) stored,
+  -- The key, and what holds it to this row: lib/auth/vault.ts.
+  sealed     bytea not null,
+  tag        bytea not null,
+  created_at timestamptz not null default now(),
+  constraint secret_keys_org_key primary key (app_id, sandbox_id, org_id),
+  constraint secret_keys_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+select app.wall('data.secret_keys', 'select, insert');
