@@ -184,6 +184,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     (select 1 + count(*) from pg_constraint f where f.contype = 'f' and f.confrelid = tbl))
 $$;
 
+-- How a row (`below`) is found from the one that its foreign key leads to.
+create function app.tie(f oid, below text, above text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select string_agg(format('%s.%I = %s.%I', below, a.attname, above, b.attname), ' and ' order by n)
+    from pg_constraint c, unnest(c.conkey, c.confkey) with ordinality k (own, others, n),
+      pg_attribute a, pg_attribute b
+   where c.oid = f and (a.attrelid, a.attnum) = (c.conrelid, own) and (b.attrelid, b.attnum) = (c.confrelid, others)
+$$;
+
 create function app.make_slice(root text, deletes text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
 begin
@@ -205,6 +214,7 @@ create function app.make_slices() returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
 declare
   made text;
+  freed text;
   root text;
 begin
   -- Of a tenant. Its place, and the record of the org or sandbox, are for who calls it.
@@ -218,24 +228,29 @@ begin
   select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
       '' order by depth desc, tbl::regclass::text collate "C") into made from deepest;
   perform app.make_slice('tenant', made);
-  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade.
+  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade; then what only names it lets
+  -- go of it, so that nothing is left for the delete of its own row.
   foreach root in array array['user', 'agent'] loop
     with recursive walk (tbl, path, rows) as (
       select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c
        where c.oid = to_regclass(format('data.%ss', root))
       union all
       select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
-          (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
-             from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
-             join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
-             join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
+          app.tie(f.oid, format('t%s', cardinality(path) + 1), format('t%s', cardinality(path))))
         from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
        where f.conrelid <> all (path)
     ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
     select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
         cardinality(path), rows)), '' order by depth desc, rows collate "C") into made
       from deepest where depth > 1;
-    perform app.make_slice(root, made);
+    select string_agg(format(e'  execute $d$update %1$s set %2$I = null where ctid = any (array(select t2.ctid from %3$s t1'
+        ' join %1$s t2 on %4$s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3) limit $4))$d$\n'
+        '    using app, sandbox, id, greatest(0, most - deleted);\n'
+        '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', f.conrelid::regclass, a.attname,
+        f.confrelid::regclass, app.tie(f.oid, 't2', 't1')), '' order by f.conname collate "C") into freed
+      from pg_constraint f join pg_attribute a on a.attrelid = f.conrelid and a.attnum = any (f.confdelsetcols)
+     where f.contype = 'f' and f.confdeltype = 'n' and f.confrelid = to_regclass(format('data.%ss', root));
+    perform app.make_slice(root, made || coalesce(freed, ''));
   end loop;
 end $make$;
 
@@ -295,7 +310,8 @@ create table data.sandboxes (
   id         text collate "C" not null generated always as (sandbox_id) stored,
   name       text not null,
   slug       text not null,
-  -- The production org it was made for: a label for people. What lives in the sandbox is in orgs of its own.
+  -- The production org it was made for: a label for people, which goes by and by when the org has ended. What lives in
+  -- the sandbox is in orgs of its own.
   for_sandbox_id text collate "C" not null default '-' check (for_sandbox_id = '-'),
   for_org_id text collate "C",
   purpose    text check (purpose in ('eval')),
@@ -304,9 +320,7 @@ create table data.sandboxes (
   updated_at timestamptz not null default now(),
   primary key (app_id, sandbox_id),
   constraint sandboxes_slug_key unique (app_id, slug),
-  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
-  constraint sandboxes_org_fkey foreign key (app_id, for_sandbox_id, for_org_id)
-    references data.orgs (app_id, sandbox_id, id) on delete set null (for_org_id)
+  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
 create index sandboxes_expires_at_idx on data.sandboxes (expires_at) where expires_at is not null;
 create index sandboxes_org_idx on data.sandboxes (app_id, for_sandbox_id, for_org_id) where for_org_id is not null;
@@ -532,7 +546,7 @@ create table data.configs (
   virtual_path   text,
   parent_id      text collate "C",
   relative_path  text,
-  -- The Solution that it came with.
+  -- The Solution that it came with; that may be gone since.
   solution_id    text collate "C",
   mime_type      text not null,
   -- The newest version's.
@@ -552,9 +566,7 @@ create table data.configs (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
   constraint configs_relative_path_key unique (app_id, sandbox_id, org_id, parent_id, relative_path),
   constraint configs_parent_fkey foreign key (app_id, sandbox_id, org_id, parent_id)
-    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade,
-  constraint configs_parent_solution_fkey foreign key (app_id, sandbox_id, org_id, solution_id)
-    references data.configs (app_id, sandbox_id, org_id, id) on delete set null (solution_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade
 );
 create index configs_user_idx on data.configs (app_id, sandbox_id, user_id) where user_id is not null;
 create index configs_agent_idx on data.configs (app_id, sandbox_id, org_id, agent_id) where agent_id is not null;
@@ -913,7 +925,7 @@ create table data.agent_routine_runs (
   sandbox_id          text collate "C" not null,
   org_id              text collate "C" not null,
   agent_id            text collate "C" not null,
-  -- Null once the routine is deleted. The access list that the routine had when the run began is the run's own.
+  -- That may be gone since. The access list that the routine had when the run began is the run's own.
   routine_id          text collate "C",
   -- For whom it runs.
   user_id             text collate "C",
@@ -941,8 +953,6 @@ create table data.agent_routine_runs (
   constraint agent_routine_runs_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint agent_routine_runs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
-  constraint agent_routine_runs_routine_fkey foreign key (app_id, sandbox_id, org_id, routine_id)
-    references data.agent_routines (app_id, sandbox_id, org_id, id) on delete set null (routine_id),
   constraint agent_routine_runs_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
     references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id)
 );
@@ -1425,6 +1435,12 @@ begin
     if deleted >= most then return deleted; end if;
     delete from data.agents a where (a.app_id, a.sandbox_id, a.id) = (app, sandbox, ended);
   else
+    if kind = 'org' then
+      update data.sandboxes s set for_org_id = null where s.ctid = any (array(select b.ctid from data.sandboxes b
+        where (b.app_id, b.for_sandbox_id, b.for_org_id) = (app, sandbox, ended) limit most));
+      get diagnostics deleted = row_count;
+      if deleted >= most then return deleted; end if;
+    end if;
     -- Of a sandbox the orgs first, and its own rows last.
     for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
         and (kind = 'sandbox' or t.org_id = ended) order by t.org_id desc loop

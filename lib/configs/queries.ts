@@ -264,9 +264,18 @@ export async function templatesNamed(
   });
 }
 
+type Beside = { select: Rows<"tenants">["select"] };
 /** The Solution that a config came with: see `configNamed`. */
-const solutionNamed = (db: TenantDb, name: string | null | undefined, beside: { select: Rows<"tenants">["select"] }) =>
+const solutionNamed = (db: TenantDb, name: string | null | undefined, beside: Beside) =>
   name ? configNamed(db, name, ["Solution"], sql`(${beside.select("org_id")})`) : null;
+
+/** This database behind a look whether there is such a Solution, if there is what the config is to be beside. */
+function behindSolution(db: TenantDb, name: string | null | undefined, beside: Beside): TenantDb {
+  const solution = solutionNamed(db, name, beside);
+  if (!solution) return db;
+  const holds = sql`(${solution} <> '' or not exists (${beside.select("org_id")}))`;
+  return db.behind(mustHold(holds, "parent_solution", "there is no such parent_solution"));
+}
 
 /** What the feed tells of one: who may read the config may read the entry. */
 function telling(db: TenantDb, event: "created" | "updated" | "deleted", metadata: object = {}): Telling {
@@ -333,6 +342,7 @@ function contentColumns({ mime_type }: Content, judged: Map<string, Judged>) {
 export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateConfig): Promise<Shown> {
   const { kind, parent, take_ownership } = body;
   const place = parent ? placeUnder(db, parent, body) : placeOf(db, body);
+  const behind = behindSolution(db, body.parent_solution, place.rows);
   const content = contentOf(body);
   const judged = await judge([kind], content);
   const verdict = judged.get(kind)!;
@@ -360,7 +370,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     .where(mayConfig(db, "write"));
   if (!take_ownership) {
     const made = db.selectFrom("configs").where("configs.id", "=", id);
-    const { found } = await db.batch({
+    const { found } = await behind.batch({
       made: db.telling(db.insertUnder(place.rows, "configs", row as never), telling(db, "created")),
       version: saveVersion(db, made, content, body),
       found: shown(db, made),
@@ -386,7 +396,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     .where(sql<boolean>`configs.id in (${taken.select("configs.id").orderBy("configs.id").limit(1)})`)
     .where(mayConfig(db, "write"));
   const free = place.rows.where(sql<boolean>`not exists (${taken.select(sql`1`.as("one"))})`);
-  const { found } = await db.batch({
+  const { found } = await behind.batch({
     adopted: db.telling(adopted, telling(db, "updated", { fields: ["owner", "raw_content"] })),
     made: db.telling(db.insertUnder(free, "configs", row as never), telling(db, "created")),
     version: saveVersion(db, target, content, body),
@@ -454,13 +464,14 @@ export async function updateConfig(
   // The kind is known to the database alone: what each of them says goes along, so that one round trip is enough.
   const judged = content && (await judge(configKindNames, content));
   const takers = judged && [...judged].filter(([, { hash }]) => hash !== null).map(([kind]) => kind);
+  const behind = behindSolution(db, body.parent_solution, rows.where(mayConfig(db, "write")) as never);
   const named = (key: string | null | undefined) => (key === undefined ? undefined : key || null);
   const conditions = [
     ...(takers ? [sql`configs.kind = any (${takers}::text[])`] : []),
     ...(expected.version === null ? [] : [sql`configs.version_number = ${expected.version}`]),
     ...(expected.match ? [sql`configs.version_number = any (${expected.match}::int[])`] : []),
   ];
-  const { before, now } = await change(db, rows, {
+  const { before, now } = await change(behind, rows, {
     values: {
       lookup_key: named(lookup_key),
       virtual_path: named(virtual_path),
@@ -530,7 +541,11 @@ export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner
       // '' is nobody's id: the foreign key says so.
       user_id: body.user ? sql`coalesce((${user}), '')` : null,
       agent_id: body.agent ? sql`coalesce((${agent}), '')` : null,
-      ...(body.org !== undefined && { org_id: body.org ?? NONE }),
+      // Nor does it name what is in the org that it leaves.
+      ...(body.org !== undefined && {
+        org_id: body.org ?? NONE,
+        solution_id: sql`case when configs.org_id = ${body.org ?? NONE} then configs.solution_id end`,
+      }),
     },
     fields: ["owner"],
     where: sql<boolean>`configs.parent_id is null`,

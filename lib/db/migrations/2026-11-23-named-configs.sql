@@ -130,3 +130,99 @@ create table data.secret_keys (
   constraint secret_keys_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
 select app.wall('data.secret_keys', 'select, insert');
+
+-- What a row only names it lets go of in slices, too, or it goes on naming what is gone: no delete follows a key to rows
+-- without number.
+alter table data.sandboxes drop constraint sandboxes_org_fkey;
+alter table data.configs drop constraint configs_parent_solution_fkey;
+alter table data.agent_routine_runs drop constraint agent_routine_runs_routine_fkey;
+
+-- How a row (`below`) is found from the one that its foreign key leads to.
+create function app.tie(f oid, below text, above text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select string_agg(format('%s.%I = %s.%I', below, a.attname, above, b.attname), ' and ' order by n)
+    from pg_constraint c, unnest(c.conkey, c.confkey) with ordinality k (own, others, n),
+      pg_attribute a, pg_attribute b
+   where c.oid = f and (a.attrelid, a.attnum) = (c.conrelid, own) and (b.attrelid, b.attnum) = (c.confrelid, others)
+$$;
+
+create or replace function app.make_slices() returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
+declare
+  made text;
+  freed text;
+  root text;
+begin
+  -- Of a tenant. Its place, and the record of the org or sandbox, are for who calls it.
+  with recursive walk (tbl, path) as (
+    select c.oid, array[c.oid] from pg_class c where c.relnamespace = 'data'::regnamespace and c.relkind = 'r'
+       and c.relname not in ('apps', 'tenants', 'orgs', 'sandboxes')
+    union all
+    select f.conrelid, path || f.conrelid from walk join pg_constraint f on f.contype = 'f' and f.confrelid = walk.tbl
+     where f.conrelid <> all (path)
+  ), deepest as (select tbl, max(cardinality(path)) as depth from walk group by tbl)
+  select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
+      '' order by depth desc, tbl::regclass::text collate "C") into made from deepest;
+  perform app.make_slice('tenant', made);
+  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade; then what only names it lets
+  -- go of it, so that nothing is left for the delete of its own row.
+  foreach root in array array['user', 'agent'] loop
+    with recursive walk (tbl, path, rows) as (
+      select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c
+       where c.oid = to_regclass(format('data.%ss', root))
+      union all
+      select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
+          app.tie(f.oid, format('t%s', cardinality(path) + 1), format('t%s', cardinality(path))))
+        from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
+       where f.conrelid <> all (path)
+    ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
+    select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
+        cardinality(path), rows)), '' order by depth desc, rows collate "C") into made
+      from deepest where depth > 1;
+    select string_agg(format(e'  execute $d$update %1$s set %2$I = null where ctid = any (array(select t2.ctid from %3$s t1'
+        ' join %1$s t2 on %4$s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3) limit $4))$d$\n'
+        '    using app, sandbox, id, greatest(0, most - deleted);\n'
+        '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', f.conrelid::regclass, a.attname,
+        f.confrelid::regclass, app.tie(f.oid, 't2', 't1')), '' order by f.conname collate "C") into freed
+      from pg_constraint f join pg_attribute a on a.attrelid = f.conrelid and a.attnum = any (f.confdelsetcols)
+     where f.contype = 'f' and f.confdeltype = 'n' and f.confrelid = to_regclass(format('data.%ss', root));
+    perform app.make_slice(root, made || coalesce(freed, ''));
+  end loop;
+end $make$;
+
+select app.make_slices();
+
+create or replace function app.finish(app text, sandbox text, ended text, most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  kind text := (select e.kind from app.endings e where (e.app_id, e.sandbox_id, e.id) = (app, sandbox, ended));
+  place text;
+  deleted bigint := 0;
+begin
+  if kind = 'user' then
+    deleted := app.slice_of_user(app, sandbox, ended, most);
+    if deleted >= most then return deleted; end if;
+    delete from data.users u where (u.app_id, u.sandbox_id, u.id) = (app, sandbox, ended);
+  elsif kind = 'agent' then
+    deleted := app.slice_of_agent(app, sandbox, ended, most);
+    if deleted >= most then return deleted; end if;
+    delete from data.agents a where (a.app_id, a.sandbox_id, a.id) = (app, sandbox, ended);
+  else
+    if kind = 'org' then
+      update data.sandboxes s set for_org_id = null where s.ctid = any (array(select b.ctid from data.sandboxes b
+        where (b.app_id, b.for_sandbox_id, b.for_org_id) = (app, sandbox, ended) limit most));
+      get diagnostics deleted = row_count;
+      if deleted >= most then return deleted; end if;
+    end if;
+    -- Of a sandbox the orgs first, and its own rows last.
+    for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
+        and (kind = 'sandbox' or t.org_id = ended) order by t.org_id desc loop
+      deleted := deleted + app.slice_of_tenant(app, sandbox, place, most - deleted);
+      if deleted >= most then return deleted; end if;
+      delete from data.tenants t where (t.app_id, t.sandbox_id, t.org_id) = (app, sandbox, place);
+      deleted := deleted + 1;
+    end loop;
+  end if;
+  delete from app.endings e where (e.app_id, e.sandbox_id, e.id) = (app, sandbox, ended);
+  return deleted + 1;
+end $$;
