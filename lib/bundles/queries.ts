@@ -7,10 +7,9 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, conflict, invalid } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import { notTooOften, withIds } from "../routines/queries.ts";
-import { type Plan, planTemplate, type Reference, tables } from "./plan.ts";
+import { MAX_FAULTS, type Plan, planTemplate, type Reference, tables } from "./plan.ts";
 import type { InstalledConfig } from "./schema.ts";
 
-const MAX_FAULTS = 50;
 type Taken = { field: string; name: string };
 
 /** An agent, and the configs that came with it. */

@@ -10,7 +10,16 @@ import { ApiError, invalid, noSuch, notFound, preconditionFailed, refused } from
 import { type Id, isId, newId } from "../ids.ts";
 import { kinds } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
-import { type Content, type Judged, judge, parseStructured, spoken } from "./content.ts";
+import {
+  type Content,
+  type Judged,
+  judge,
+  MAX_CONTENT_BYTES,
+  MAX_VALUES,
+  MAX_WORDS,
+  parseTogether,
+  spoken,
+} from "./content.ts";
 import { configKindNames, isStructured } from "./kinds.ts";
 import {
   type ConfigRow,
@@ -245,11 +254,13 @@ export async function templatesNamed(
     .where("configs.kind", "in", ofKinds)
     .where("configs.archived_at", "is", null)
     .where(mayConfig(db, "read"));
+  const size = sql`sum(octet_length(version.content)) over ()`;
   const rows = await db
     .running(
-      sql<{ name: string; id: Id<"config">; mime_type: string; content: string }>`
-        select asked.name, configs.id, version.mime_type, version.content
-        from unnest(${names}::text[]) as asked (name)
+      sql<{ name: string; id: Id<"config">; mime_type: string; content: string | null }>`
+        select asked.name, configs.id, version.mime_type,
+          case when ${size} <= ${MAX_CONTENT_BYTES} then version.content end as content
+        from unnest(${[...new Set(names)]}::text[]) as asked (name)
         join (${configs}) as configs
           on configs.id = asked.name or configs.lookup_key = asked.name or configs.virtual_path = asked.name
         join (${db.selectFrom("config_versions").selectAll()}) as version
@@ -257,11 +268,18 @@ export async function templatesNamed(
         order by configs.lookup_key is not distinct from asked.name desc`,
     )
     .execute();
-  return names.map((name) => {
-    const row = rows.find((one) => one.name === name);
-    const parsed = row && parseStructured(row.mime_type, row.content);
-    return parsed && "value" in parsed ? { id: row.id, said: parsed.value as Template["said"] } : undefined;
-  });
+  if (rows.some(({ content }) => content === null)) {
+    throw invalid({ field: "template", message: "names templates that hold more than 1 MB together" });
+  }
+  const read = parseTogether(MAX_WORDS, MAX_VALUES);
+  const found = new Map<string, Template>();
+  for (const { name, id, mime_type, content } of rows) {
+    if (found.has(name)) continue;
+    const parsed = read(mime_type, content!);
+    if ("fault" in parsed) throw invalid({ field: "template", message: `names what can't be read: ${parsed.fault}` });
+    found.set(name, { id, said: parsed.value as Template["said"] });
+  }
+  return names.map((name) => found.get(name));
 }
 
 type Beside = { select: Rows<"tenants">["select"] };
