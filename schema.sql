@@ -67,7 +67,8 @@ insert into app.migrations (name) values
   ('2026-11-22-slicing-agents'),
   ('2026-11-22-slicing-nothing'),
   ('2026-11-22-tools'),
-  ('2026-11-22-working-memory');
+  ('2026-11-22-working-memory'),
+  ('2026-11-23-named-configs');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -183,6 +184,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     (select 1 + count(*) from pg_constraint f where f.contype = 'f' and f.confrelid = tbl))
 $$;
 
+-- How a row (`below`) is found from the one that its foreign key leads to.
+create function app.tie(f oid, below text, above text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select string_agg(format('%s.%I = %s.%I', below, a.attname, above, b.attname), ' and ' order by n)
+    from pg_constraint c, unnest(c.conkey, c.confkey) with ordinality k (own, others, n),
+      pg_attribute a, pg_attribute b
+   where c.oid = f and (a.attrelid, a.attnum) = (c.conrelid, own) and (b.attrelid, b.attnum) = (c.confrelid, others)
+$$;
+
 create function app.make_slice(root text, deletes text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
 begin
@@ -204,6 +214,7 @@ create function app.make_slices() returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $make$
 declare
   made text;
+  freed text;
   root text;
 begin
   -- Of a tenant. Its place, and the record of the org or sandbox, are for who calls it.
@@ -217,24 +228,29 @@ begin
   select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
       '' order by depth desc, tbl::regclass::text collate "C") into made from deepest;
   perform app.make_slice('tenant', made);
-  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade.
+  -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade; then what only names it lets
+  -- go of it, so that nothing is left for the delete of its own row.
   foreach root in array array['user', 'agent'] loop
     with recursive walk (tbl, path, rows) as (
       select c.oid, array[c.oid], format('%s t1', c.oid::regclass) collate "C" from pg_class c
        where c.oid = to_regclass(format('data.%ss', root))
       union all
       select f.conrelid, path || f.conrelid, format('%s join %s t%s on %s', rows, f.conrelid::regclass, cardinality(path) + 1,
-          (select string_agg(format('t%s.%I = t%s.%I', cardinality(path) + 1, a.attname, cardinality(path), b.attname), ' and ' order by n)
-             from unnest(f.conkey, f.confkey) with ordinality k (below, above, n)
-             join pg_attribute a on a.attrelid = f.conrelid and a.attnum = below
-             join pg_attribute b on b.attrelid = f.confrelid and b.attnum = above))
+          app.tie(f.oid, format('t%s', cardinality(path) + 1), format('t%s', cardinality(path))))
         from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
        where f.conrelid <> all (path)
     ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
     select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
         cardinality(path), rows)), '' order by depth desc, rows collate "C") into made
       from deepest where depth > 1;
-    perform app.make_slice(root, made);
+    select string_agg(format(e'  execute $d$update %1$s set %2$I = null where ctid = any (array(select t2.ctid from %3$s t1'
+        ' join %1$s t2 on %4$s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3) limit $4))$d$\n'
+        '    using app, sandbox, id, greatest(0, most - deleted);\n'
+        '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', f.conrelid::regclass, a.attname,
+        f.confrelid::regclass, app.tie(f.oid, 't2', 't1')), '' order by f.conname collate "C") into freed
+      from pg_constraint f join pg_attribute a on a.attrelid = f.conrelid and a.attnum = any (f.confdelsetcols)
+     where f.contype = 'f' and f.confdeltype = 'n' and f.confrelid = to_regclass(format('data.%ss', root));
+    perform app.make_slice(root, made || coalesce(freed, ''));
   end loop;
 end $make$;
 
@@ -294,7 +310,8 @@ create table data.sandboxes (
   id         text collate "C" not null generated always as (sandbox_id) stored,
   name       text not null,
   slug       text not null,
-  -- The production org it was made for: a label for people. What lives in the sandbox is in orgs of its own.
+  -- The production org it was made for: a label for people, which goes by and by when the org has ended. What lives in
+  -- the sandbox is in orgs of its own.
   for_sandbox_id text collate "C" not null default '-' check (for_sandbox_id = '-'),
   for_org_id text collate "C",
   purpose    text check (purpose in ('eval')),
@@ -303,9 +320,7 @@ create table data.sandboxes (
   updated_at timestamptz not null default now(),
   primary key (app_id, sandbox_id),
   constraint sandboxes_slug_key unique (app_id, slug),
-  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
-  constraint sandboxes_org_fkey foreign key (app_id, for_sandbox_id, for_org_id)
-    references data.orgs (app_id, sandbox_id, id) on delete set null (for_org_id)
+  constraint sandboxes_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
 create index sandboxes_expires_at_idx on data.sandboxes (expires_at) where expires_at is not null;
 create index sandboxes_org_idx on data.sandboxes (app_id, for_sandbox_id, for_org_id) where for_org_id is not null;
@@ -488,6 +503,8 @@ create table data.agents (
   default_model text,
   originator    text,
   lookup_key    text,
+  -- What it was made of: as all that tells of the past, it may be gone since, and keeps nothing from going.
+  template_config_id text collate "C",
   metadata      jsonb not null default '{}',
   acl           jsonb,
   readers       text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
@@ -529,7 +546,7 @@ create table data.configs (
   virtual_path   text,
   parent_id      text collate "C",
   relative_path  text,
-  -- The Solution that it came with.
+  -- The Solution that it came with; that may be gone since.
   solution_id    text collate "C",
   mime_type      text not null,
   -- The newest version's.
@@ -549,9 +566,7 @@ create table data.configs (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
   constraint configs_relative_path_key unique (app_id, sandbox_id, org_id, parent_id, relative_path),
   constraint configs_parent_fkey foreign key (app_id, sandbox_id, org_id, parent_id)
-    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade,
-  constraint configs_parent_solution_fkey foreign key (app_id, sandbox_id, org_id, solution_id)
-    references data.configs (app_id, sandbox_id, org_id, id) on delete set null (solution_id)
+    references data.configs (app_id, sandbox_id, org_id, id) on update cascade on delete cascade
 );
 create index configs_user_idx on data.configs (app_id, sandbox_id, user_id) where user_id is not null;
 create index configs_agent_idx on data.configs (app_id, sandbox_id, org_id, agent_id) where agent_id is not null;
@@ -585,6 +600,22 @@ alter table data.config_versions
   add constraint config_versions_raw_content_check check (octet_length(content) <= 1398104),
   add constraint config_versions_data_check check (octet_length(data::text) <= 12288);
 select app.wall('data.config_versions', 'select, insert');
+
+-- The key of an org, or of the app itself, that seals the secrets which stand in texts: what was handed out to be written
+-- into a config can't be sealed anew, its key can. With the org the key goes, and with it all that it sealed.
+create table data.secret_keys (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  id         text collate "C" not null generated always as (org_id) stored,
+  -- The key, and what holds it to this row: lib/auth/vault.ts.
+  sealed     bytea not null,
+  tag        bytea not null,
+  created_at timestamptz not null default now(),
+  constraint secret_keys_org_key primary key (app_id, sandbox_id, org_id),
+  constraint secret_keys_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+select app.wall('data.secret_keys', 'select, insert');
 
 -- ---------------------------------------------------------------------------------------------------------
 -- What hangs on an agent
@@ -764,11 +795,15 @@ create table data.agent_routines (
   interval_s      integer,
   handler_type    text not null check (handler_type in ('workflow_graph', 'script', 'preset', 'chain')),
   config_id       text collate "C",
+  -- The kind that its config must be of; what is neither a graph nor a script has none.
+  config_kind     text generated always as (case handler_type when 'workflow_graph' then 'WorkflowGraph'
+                    when 'script' then 'Script' end) stored,
   script          text,
   preset_name     text,
   preset_config   jsonb,
   steps           jsonb not null default '[]',
   message_policy  jsonb,
+  template_config_id text collate "C",
   metadata        jsonb not null default '{}',
   acl             jsonb,
   readers         text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
@@ -776,7 +811,8 @@ create table data.agent_routines (
   created_at      timestamptz not null default now(),
   updated_at      timestamptz not null default now(),
   check ((schedule is null) = (interval_s is null)),
-  constraint agent_routines_config_fits check (handler_type <> 'workflow_graph' or config_id is not null),
+  constraint agent_routines_config_fits check ((handler_type <> 'workflow_graph' or config_id is not null)
+    and (config_id is null or config_kind is not null)),
   constraint agent_routines_script_fits check (handler_type <> 'script' or script is not null or config_id is not null),
   constraint agent_routines_preset_name_fits check (handler_type <> 'preset' or preset_name is not null),
   constraint agent_routines_steps_fits check ((handler_type = 'chain') = (jsonb_array_length(steps) > 0)),
@@ -793,24 +829,94 @@ create table data.agent_routines (
   constraint agent_routines_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
   constraint agent_routines_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
-    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id),
-  constraint agent_routines_config_fkey foreign key (app_id, sandbox_id, org_id, config_id)
-    references data.configs (app_id, sandbox_id, org_id, id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id)
 );
 create index agent_routines_agent_idx on data.agent_routines (app_id, sandbox_id, org_id, agent_id, id);
 create index agent_routines_user_idx on data.agent_routines (app_id, sandbox_id, org_id, user_id) where user_id is not null;
-create index agent_routines_config_idx on data.agent_routines (app_id, sandbox_id, org_id, config_id) where config_id is not null;
+create index agent_routines_config_idx on data.agent_routines (app_id, sandbox_id, org_id, config_id, config_kind)
+  where config_id is not null;
 -- Presets of which an agent has one.
 create unique index agent_routines_preset_name_once on data.agent_routines (app_id, sandbox_id, org_id, agent_id, preset_name)
   where handler_type = 'preset' and preset_name in ('participate', 'auto_memory_capture');
--- A thousand of them make 16 MB: what is longer stands in a config.
+-- A thousand of them make 16 MB: what is longer stands in a config. Not valid: an older routine may have a config of
+-- another kind, which does nothing.
 alter table data.agent_routines
+  add constraint agent_routines_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind) not valid,
   add constraint agent_routines_acl_check check (jsonb_array_length(acl -> 'grants') <= 200),
   add constraint agent_routines_size_check check (octet_length(jsonb_build_object('description', description,
     'event_config', event_config, 'script', script, 'preset_config', preset_config, 'steps', steps,
     'message_policy', message_policy, 'metadata', metadata, 'acl', acl)::text) <= 16384);
 create trigger at_most before insert on data.agent_routines for each row execute function app.at_most('100');
 select app.wall('data.agent_routines', 'select, insert, update, delete');
+
+-- The configs that a routine's JSON names: of its steps, and the forms of its messages. Kept by the row itself, so that
+-- foreign keys keep what it names, whoever wrote it.
+create table data.agent_routine_configs (
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  agent_id    text collate "C" not null,
+  routine_id  text collate "C" not null,
+  config_id   text collate "C" not null,
+  config_kind text not null,
+  primary key (app_id, sandbox_id, org_id, routine_id, config_id, config_kind),
+  constraint agent_routine_configs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_configs_routine_fkey foreign key (app_id, sandbox_id, org_id, routine_id)
+    references data.agent_routines (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint agent_routine_configs_config_fkey foreign key (app_id, sandbox_id, org_id, config_id, config_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind)
+);
+create index agent_routine_configs_agent_idx on data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id);
+create index agent_routine_configs_config_idx on data.agent_routine_configs (app_id, sandbox_id, org_id, config_id, config_kind);
+select app.wall('data.agent_routine_configs', 'select, insert, delete');
+
+-- What a routine's JSON says (its steps, one of them, or a preset_config), each config in it named by its id: `ids` has
+-- them by kind and name. What has none there becomes '', which no foreign key takes.
+create function app.with_ids(said jsonb, ids jsonb) returns jsonb
+language plpgsql immutable set search_path = '' as $$
+declare kind text := case said ->> 'handler_type' when 'script' then 'Script ' else 'WorkflowGraph ' end;
+begin
+  if jsonb_typeof(said) = 'array' then
+    return (select coalesce(jsonb_agg(app.with_ids(step, ids) order by n), '[]')
+      from jsonb_array_elements(said) with ordinality steps (step, n));
+  end if;
+  if said ->> 'config' is not null then
+    said := said || jsonb_build_object('config', coalesce(ids ->> (kind || (said ->> 'config')), ''));
+  end if;
+  if jsonb_typeof(said -> 'structured_message_template_ids') = 'array' then
+    said := said || jsonb_build_object('structured_message_template_ids', (
+      select coalesce(jsonb_agg(coalesce(ids ->> ('AgentMessageSchema ' || form), '') order by n), '[]')
+        from jsonb_array_elements_text(said -> 'structured_message_template_ids') with ordinality forms (form, n)));
+  end if;
+  if jsonb_typeof(said -> 'preset_config') = 'object' then
+    said := said || jsonb_build_object('preset_config', app.with_ids(said -> 'preset_config', ids));
+  end if;
+  return said;
+end $$;
+grant execute on function app.with_ids to agentry_api;
+
+create function app.keep_configs() returns trigger
+language plpgsql volatile set search_path = '' as $$
+begin
+  delete from data.agent_routine_configs c
+   where (c.app_id, c.sandbox_id, c.org_id, c.routine_id) = (new.app_id, new.sandbox_id, new.org_id, new.id);
+  insert into data.agent_routine_configs (app_id, sandbox_id, org_id, agent_id, routine_id, config_id, config_kind)
+    select new.app_id, new.sandbox_id, new.org_id, new.agent_id, new.id, named.id, named.kind from (
+      select step ->> 'config', case step ->> 'handler_type' when 'script' then 'Script' else 'WorkflowGraph' end
+        from jsonb_array_elements(new.steps) step where step ->> 'config' is not null
+      union
+      select schema #>> '{}', 'AgentMessageSchema' from (
+        select jsonb_path_query(new.preset_config, '$.structured_message_template_ids[*] ? (@ != null)')
+        union all
+        select jsonb_path_query(new.steps, '$[*].preset_config.structured_message_template_ids[*] ? (@ != null)')
+      ) said (schema)
+    ) named (id, kind);
+  return null;
+end $$;
+create trigger keep_configs after insert or update of steps, preset_config on data.agent_routines
+  for each row execute function app.keep_configs();
 
 -- Routine runs.
 create table data.agent_routine_runs (
@@ -819,7 +925,7 @@ create table data.agent_routine_runs (
   sandbox_id          text collate "C" not null,
   org_id              text collate "C" not null,
   agent_id            text collate "C" not null,
-  -- Null once the routine is deleted. The access list that the routine had when the run began is the run's own.
+  -- That may be gone since. The access list that the routine had when the run began is the run's own.
   routine_id          text collate "C",
   -- For whom it runs.
   user_id             text collate "C",
@@ -847,8 +953,6 @@ create table data.agent_routine_runs (
   constraint agent_routine_runs_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint agent_routine_runs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
-  constraint agent_routine_runs_routine_fkey foreign key (app_id, sandbox_id, org_id, routine_id)
-    references data.agent_routines (app_id, sandbox_id, org_id, id) on delete set null (routine_id),
   constraint agent_routine_runs_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
     references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id)
 );
@@ -1000,6 +1104,10 @@ create table data.agent_health_actions (
   -- Ids of actions of the same agent, all made together: none depends on a later one, so there is no cycle.
   depends_on     text[] collate "C" not null default '{}',
   verify_config  jsonb,
+  -- The script that looks whether it is done.
+  script_id      text collate "C" generated always as (case when jsonb_typeof(verify_config -> 'script_ref') = 'string'
+                   then nullif(verify_config ->> 'script_ref', '') end) stored,
+  script_kind    text not null generated always as ('Script') stored,
   -- What a bundle calls it by.
   dedupe_key     text,
   last_verified_at timestamptz,
@@ -1012,8 +1120,13 @@ create table data.agent_health_actions (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_health_actions_agent_idx on data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id);
+create index agent_health_actions_script_idx on data.agent_health_actions (app_id, sandbox_id, org_id, script_id, script_kind)
+  where script_id is not null;
 create trigger at_most before insert on data.agent_health_actions for each row execute function app.at_most('100');
+-- Not valid: an older action may name a script that isn't there any more.
 alter table data.agent_health_actions
+  add constraint agent_health_actions_script_fkey foreign key (app_id, sandbox_id, org_id, script_id, script_kind)
+    references data.configs (app_id, sandbox_id, org_id, id, kind) not valid,
   add constraint agent_health_actions_size_check check (octet_length(jsonb_build_object('description', description,
     'params', params, 'verify_config', verify_config)::text) <= 32768);
 select app.wall('data.agent_health_actions', 'select, insert, update, delete');
@@ -1322,6 +1435,12 @@ begin
     if deleted >= most then return deleted; end if;
     delete from data.agents a where (a.app_id, a.sandbox_id, a.id) = (app, sandbox, ended);
   else
+    if kind = 'org' then
+      update data.sandboxes s set for_org_id = null where s.ctid = any (array(select b.ctid from data.sandboxes b
+        where (b.app_id, b.for_sandbox_id, b.for_org_id) = (app, sandbox, ended) limit most));
+      get diagnostics deleted = row_count;
+      if deleted >= most then return deleted; end if;
+    end if;
     -- Of a sandbox the orgs first, and its own rows last.
     for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
         and (kind = 'sandbox' or t.org_id = ended) order by t.org_id desc loop

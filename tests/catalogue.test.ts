@@ -1,7 +1,6 @@
 /** Reads pg_catalog and fails a new table that forgets a wall. */
 import { expect, it } from "vitest";
 import { holders } from "../lib/configs/queries.ts";
-import { kinds } from "../lib/kinds.ts";
 import { sql } from "./harness/index.ts";
 
 const tables = () =>
@@ -187,10 +186,21 @@ it("keeps every config that something refers to: what does is among the holders 
   const rows = await sql(`select c.conrelid::regclass::text as name, a.attname as column, c.confdeltype as on_delete
     from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[4]
     where c.contype = 'f' and c.confrelid = 'data.configs'::regclass order by 1, 2`);
-  // What goes with a config, or lets go of it, keeps none.
+  // What goes with a config keeps none.
   const keeps = rows.filter(({ on_delete }) => on_delete === "a").map(({ name, column }) => `${name}.${column}`);
-  expect(keeps).toEqual(holders.map(({ kind, column }) => `data.${kinds[kind].table}.${column}`).sort());
-  expect(rows.length - keeps.length).toBe(3);
+  expect(keeps).toEqual(holders.map(({ table, column }) => `data.${table}.${column}`).sort());
+  expect(rows.length - keeps.length).toBe(2);
+});
+
+it("follows no foreign key to rows without number: what lets go of a row is a user's, and let go of in slices", async () => {
+  const rows = await sql(`select c.conname, c.confrelid::regclass::text as of, strpos(p.prosrc,
+      format('update %s set %I = null', c.conrelid::regclass, a.attname)) > 0 as sliced
+    from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.confdelsetcols[1],
+      pg_proc p where c.contype = 'f' and c.confdeltype in ('n', 'd') and p.oid = 'app.slice_of_user'::regproc order by 1`);
+  expect(rows).toEqual([
+    { conname: "agent_routine_runs_user_fkey", of: "data.users", sliced: true },
+    { conname: "agent_routines_user_fkey", of: "data.users", sliced: true },
+  ]);
 });
 
 /** The functions that run as their owner, whom no policy narrows, and what each needs that for. */
@@ -244,6 +254,7 @@ const INVOKERS = [
   "must_hold",
   "must_reach",
   "rotate_token",
+  "with_ids",
 ];
 
 it("lets the runtime role call these functions and no others: none that makes a proof, none that builds a wall", async () => {

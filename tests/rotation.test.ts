@@ -1,7 +1,7 @@
 /** Keys and secrets change under way, and no live credential is dropped. */
 import { decodeProtectedHeader } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openFor, versionsOf } from "../lib/auth/vault.ts";
+import { openFor, openText, sealedTables, versionsOf } from "../lib/auth/vault.ts";
 import type { Database } from "../lib/local/neon.ts";
 import { proveSealed, reseal } from "../lib/local/sealed-rows.ts";
 import { aSecret, findShown } from "./harness/canary.ts";
@@ -136,5 +136,64 @@ describe("secrets sealed under the old root secret", () => {
     expect(await reseal(own.database, `${fresh},${old}`)).toBe(1);
     expect((await proveSealed(own.database, fresh)).closed).toEqual([]);
     expect([other, await findShown(own.database)]).toEqual([other, []]);
+  });
+});
+
+describe("a secret that was handed out sealed, to stand in a config,", () => {
+  const encrypt = async (base: string, plaintext: string, org?: string): Promise<string> => {
+    const ask = caller(bearer(app.secret_key), base);
+    return (await must(ask("POST", "/api/v1/config/encrypt_secret", { plaintext, org }), 200)).encrypted_value;
+  };
+  const keyRow = async (org: string) =>
+    (await own.database.query<any>("select * from data.secret_keys where org_id = $1", [org]))[0];
+  /** As whoever uses it would: the key of the org, by these root secrets, and what it opens. */
+  async function opened(roots: string, org: string, sealed: string) {
+    const row = await keyRow(org);
+    const slot = { table: "secret_keys", app: row.app_id, sandbox: row.sandbox_id, id: row.id } as const;
+    const place = sealedTables.secret_keys.map((column) => row[column]);
+    return openText(await openFor(roots, { slot, place, sealed: row.sealed, tag: row.tag }), sealed);
+  }
+
+  it("opens under the new root secret alone as soon as its org's key is sealed anew, though it is not", async () => {
+    const { org_id: org } = (await own.database.query<any>("select org_id from data.users where id = $1", [user]))[0];
+    const [mine, apps] = [aSecret(), aSecret()];
+    const [sealed, sealedForApp] = [await encrypt(before, mine, org), await encrypt(before, apps)];
+    expect(await opened(old, org, sealed)).toBe(mine);
+    await expect(opened(fresh, org, sealed)).rejects.toThrow("not in ROOT_SECRETS");
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(2);
+    expect((await proveSealed(own.database, fresh)).closed).toEqual([]);
+    expect([await opened(fresh, org, sealed), await opened(fresh, "-", sealedForApp)]).toEqual([mine, apps]);
+    // The key is the same before and after, also for what is sealed next.
+    expect(await opened(fresh, org, await encrypt(retired, mine, org))).toBe(mine);
+    expect(await opened(fresh, "-", sealed)).toBe(null);
+    expect(await opened(fresh, org, `${sealed.slice(0, -2)}AA`)).toBe(null);
+    expect(await findShown(own.database)).toEqual([]);
+  });
+
+  it("is of one key an org, whoever asks first, and of none once the org has ended", async () => {
+    const ask = caller(bearer(app.secret_key), retired);
+    const at = developer(app.app_id);
+    const { id } = await must(ask("POST", `${at}/orgs`, { name: "B", slug: "bee", domain: "bee.example" }), 201);
+    const many = await Promise.all(Array.from({ length: 8 }, () => encrypt(retired, "the same", id)));
+    expect(new Set(many).size).toBe(8);
+    for (const sealed of many) expect(await opened(fresh, id, sealed)).toBe("the same");
+    await must(ask("DELETE", `${at}/orgs/${id}`), 204);
+    expect(await keyRow(id)).toBe(undefined);
+  });
+
+  it("does not open where the key was copied to another org", async () => {
+    const ask = caller(bearer(app.secret_key), retired);
+    const { id } = await must(
+      ask("POST", `${developer(app.app_id)}/orgs`, { name: "C", slug: "cee", domain: "cee.example" }),
+      201,
+    );
+    const sealed = await encrypt(retired, "theirs");
+    await encrypt(retired, "mine", id);
+    await own.database.query(
+      "update data.secret_keys k set sealed = o.sealed, tag = o.tag from data.secret_keys o where k.org_id = $1 and o.org_id = '-'",
+      [id],
+    );
+    await expect(opened(fresh, id, sealed)).rejects.toThrow("does not open");
+    expect((await proveSealed(own.database, fresh)).closed).toEqual([`secret_keys ${id}`]);
   });
 });

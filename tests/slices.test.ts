@@ -186,6 +186,91 @@ describe("a user of 12,000 rows", () => {
   });
 });
 
+describe("a user whom 12,000 runs were for", () => {
+  let made: App;
+  let user: any;
+  let agent: any;
+  const named = async (table: string) => {
+    const [row] = await own.database.query<{ n: string }>(
+      `select count(*) as n from data.${table} where agent_id = $1 and user_id = $2`,
+      [agent.id, user.id],
+    );
+    return Number(row!.n);
+  };
+  beforeAll(async () => {
+    made = await here();
+    user = await made.aUser(made.acme);
+    agent = await anAgent(made.asDeveloper, { org: made.acme });
+    await must(
+      made.asDeveloper("POST", `/api/v1/agents/${agent.id}/agent_routines`, {
+        ...{ name: "r", handler_type: "script", script: "1", user: user.id },
+      }),
+      200,
+    );
+    await own.database.query(
+      `insert into data.agent_routine_runs (id, app_id, sandbox_id, org_id, agent_id, user_id, status)
+        select 'arr_' || right(id, 10) || lpad(i::text, 12, '0'), app_id, sandbox_id, org_id, id, $2, 'completed'
+        from data.agents, generate_series(1, ${MANY}) i where id = $1`,
+      [agent.id, user.id],
+    );
+  });
+
+  it("is gone at once, and the runs stay; they let go of it a slice at a time, and are its end's last", async () => {
+    expect(await status(made.asDeveloper("DELETE", `${made.at}/users/${user.id}`))).toBe(204);
+    expect(await status(made.asDeveloper("GET", `/api/v1/users/${user.id}`))).toBe(404);
+    const naming = [MANY, await named("agent_routine_runs")];
+    for (const _ of ["first", "second"]) {
+      await sweep(own.url, 0);
+      naming.push(await named("agent_routine_runs"));
+    }
+    for (const [i, n] of naming.slice(1).entries()) expect(naming[i]! - n).toBeLessThanOrEqual(5_000);
+    expect(naming[1]).toBeGreaterThan(MANY - 5_100);
+    await sweep(own.url);
+    expect([await named("agent_routine_runs"), await named("agent_routines"), await endings()]).toEqual([0, 0, 0]);
+    const [runs] = await own.database.query<{ n: string }>(
+      "select count(*) as n from data.agent_routine_runs where agent_id = $1",
+      [agent.id],
+    );
+    expect(Number(runs!.n)).toBe(MANY);
+  });
+
+  it("nor does a delete of their routine touch them: they say which it was", async () => {
+    const [{ id }] = (await own.database.query<{ id: string }>(
+      "select id from data.agent_routines where agent_id = $1",
+      [agent.id],
+    )) as [{ id: string }];
+    await own.database.query("update data.agent_routine_runs set routine_id = $1 where agent_id = $2", [id, agent.id]);
+    await must(made.asDeveloper("DELETE", `/api/v1/agent_routines/${id}`), 204);
+    const { data } = await must(made.asDeveloper("GET", `/api/v1/agent_routine_runs?agent=${agent.id}&limit=2`), 200);
+    expect(data.map(({ routine }: any) => routine)).toEqual([id, id]);
+  });
+});
+
+it("an org's label goes from its sandboxes in slices, too", async () => {
+  const { app, at, acme, asDeveloper } = await here();
+  await own.database.query(
+    `with places as (insert into data.tenants (app_id, sandbox_id)
+        select $1, 'dsb_' || right($1, 10) || lpad(i::text, 12, '0') from generate_series(1, ${MANY}) i returning *)
+      insert into data.sandboxes (app_id, sandbox_id, name, slug, for_org_id)
+        select app_id, sandbox_id, 'S', lower(sandbox_id), $2 from places`,
+    [app, acme],
+  );
+  const count = async () =>
+    Number(
+      (
+        await own.database.query<{ n: string }>("select count(*) as n from data.sandboxes where for_org_id = $1", [
+          acme,
+        ])
+      )[0]!.n,
+    );
+  expect(await status(asDeveloper("DELETE", `${at}/orgs/${acme}`))).toBe(204);
+  expect(await count()).toBe(MANY - 5_000);
+  await sweep(own.url);
+  expect([await count(), await endings()]).toEqual([0, 0]);
+  await own.database.query("delete from data.tenants where app_id = $1 and sandbox_id <> '-'", [app]);
+  await sweep(own.url);
+});
+
 describe("an agent of 13,000 rows", () => {
   let made: App;
   let agent: any;

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { allow } from "../../lib/auth/allow.ts";
-import { seal } from "../../lib/auth/secrets.ts";
+import { sealText } from "../../lib/auth/vault.ts";
 import { bytesOf, convert, judge, spoken, utf8 } from "../../lib/configs/content.ts";
 import { configKindNames, configKinds } from "../../lib/configs/kinds.ts";
 import {
@@ -16,6 +16,7 @@ import {
   listVersions,
   mustOwn,
   readContent,
+  secretKeyOf,
   updateConfig,
 } from "../../lib/configs/queries.ts";
 import {
@@ -42,7 +43,6 @@ import {
   validation,
   versionList,
 } from "../../lib/configs/schema.ts";
-import { NONE } from "../../lib/db/schema.ts";
 import { badRequest, notFound } from "../../lib/errors.ts";
 import { gives, givesBytes, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
@@ -137,7 +137,7 @@ configs.post(
   },
 );
 
-/** For a place in a config where a secret may stand: it opens for configs of the org (or of the app's own) alone. */
+/** For a place in a config where a secret may stand: it opens for the org (or for the app itself) alone, until that ends. */
 configs.post(
   "/api/v1/config/encrypt_secret",
   named("Encrypt a secret for use in a config"),
@@ -146,11 +146,8 @@ configs.post(
   gives(200, encryptedSecret),
   async (c) => {
     const { org, plaintext } = c.req.valid("json");
-    const { db } = c.var;
-    await mustOwn(db, { system: true, org });
-    const { app, sandbox } = db.tenant;
-    const place = `${app} ${sandbox} ${db.viewer.kind === "token" ? db.viewer.org : (org ?? NONE)}`;
-    return c.var.answer({ encrypted_value: await seal(c.env.ROOT_SECRETS, plaintext, place, "config secret") });
+    const key = await secretKeyOf(c.var.db, c.env.ROOT_SECRETS, org);
+    return c.var.answer({ encrypted_value: await sealText(key, plaintext) });
   },
 );
 

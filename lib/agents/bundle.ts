@@ -4,7 +4,7 @@ import { list, map, maxValues, text } from "../http/valid.ts";
 
 /** How many configs an import installs, and an export holds. */
 export const MAX_CONFIGS = 500;
-const MAX_BUNDLE_VALUES = 200_000;
+const MAX_BUNDLE_VALUES = 50_000;
 
 /** A file of a bundle as it came, or a config as an export has it; of the latter, more is said than is read. */
 const word = v.optional(v.nullable(text(500)));

@@ -82,7 +82,8 @@ export const getChild = <K extends ChildKind>(db: TenantDb, kind: K, id: Id<K>, 
     .selectAll()
     .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<unknown> as Promise<Child<K>>;
 
-const readable = (db: TenantDb, kind: ChildKind, rows: AnyRows): AnyRows =>
+/** Those of a kind's rows that the viewer may read. */
+export const readable = (db: TenantDb, kind: ChildKind, rows = rowsOf(db, kind)): AnyRows =>
   rows
     .where(own(db, kind, "readers"))
     .where("agent_id", "in", db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers")));

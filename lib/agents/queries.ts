@@ -46,11 +46,16 @@ export function listAgents(db: TenantDb, query: ListAgents) {
     .selectAll()
     .select(orgName(db, "agents").as("org_name"))
     .where(passes(db.viewer, "readers"));
-  // What is malformed names nothing, and no agent has come from a template yet.
+  // What is malformed names nothing, and no agent has come from a solution yet.
   const none = sql.lit(false);
   if (user !== undefined) agents = isId("user", user) ? agents.where("user_id", "=", user) : agents.where(none);
   if (org_id !== undefined) agents = isId("org", org_id) ? agents.where("org_id", "=", org_id) : agents.where(none);
-  if (template_config !== undefined || solution_config !== undefined) agents = agents.where(none);
+  if (template_config !== undefined) {
+    agents = isId("config", template_config)
+      ? agents.where("template_config_id", "=", template_config)
+      : agents.where(none);
+  }
+  if (solution_config !== undefined) agents = agents.where(none);
   if (search) {
     const found = containing(search);
     const orgs = db.selectFrom("orgs").select("orgs.org_id").where("orgs.name", "ilike", found);
@@ -64,6 +69,8 @@ export function listAgents(db: TenantDb, query: ListAgents) {
 
 /** What comes with a new agent: what keeps it from being made, if that is there, and what is made below it. */
 export type Carried = {
+  /** The template that it is made of, if that is a config. */
+  template_config_id: Id<"config"> | null;
   refusals: (place: TenantDb, org: RawBuilder<unknown>) => Record<string, RawBuilder<unknown>>;
   below: (place: TenantDb, agent: Rows<"agents">) => Record<string, Statement<unknown>>;
   /** Throws what the rows of the refusals say, if they say anything. */
@@ -96,7 +103,8 @@ export async function createAgent(
   const free = Object.values(refusals).map((rows) => sql<boolean>`not exists (${rows})`);
   const may = user ? [mayOwnFor(viewer, user), ...free] : free;
   const above = may.reduce((rows, condition) => rows.where(condition), owner);
-  const agent = place.insertUnder(above, "agents", { ...row, user_id: user ?? undefined });
+  const template_config_id = carried?.template_config_id;
+  const agent = place.insertUnder(above, "agents", { ...row, template_config_id, user_id: user ?? undefined });
   const { made, found, ...rest } = await place.batch({
     ...Object.fromEntries(Object.entries(refusals).map(([name, rows]) => [name, place.running(rows)])),
     made: place.telling(agent, told, shown),

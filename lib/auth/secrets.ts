@@ -5,19 +5,16 @@ import { listOf } from "../env.ts";
 const utf8 = new TextEncoder();
 const derived = new Map<string, Promise<CryptoKey[]>>();
 
-/** What is sealed and opened again: cursors of lists; secrets that stand in configs. */
-type Sealing = "cursor" | "config secret";
 /**
  * `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys.
  * `once`: what is remembered of a request, whose body may hold a secret short enough to be guessed from a bare hash.
  */
-type Purpose = "refresh" | "door" | "once" | Sealing;
+type Purpose = "refresh" | "door" | "once" | "cursor";
 const algorithms = {
   refresh: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   door: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign"]],
   once: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   cursor: [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
-  "config secret": [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
 } as const;
 
 function keysFor(roots: string, purpose: Purpose): Promise<CryptoKey[]> {
@@ -70,8 +67,8 @@ export async function verifyMac(
 const IV = 12;
 
 /** Seals a text (AES-256-GCM): unreadable, and bound to `place`, so that it opens in no other list or tenant. */
-export async function seal(roots: string, text: string, place: string, purpose: Sealing = "cursor"): Promise<string> {
-  const [newest] = await keysFor(roots, purpose);
+export async function seal(roots: string, text: string, place: string): Promise<string> {
+  const [newest] = await keysFor(roots, "cursor");
   const iv = crypto.getRandomValues(new Uint8Array(IV));
   const box = { name: "AES-GCM", iv, additionalData: utf8.encode(place) };
   const sealed = new Uint8Array(await crypto.subtle.encrypt(box, newest!, utf8.encode(text)));
@@ -82,19 +79,14 @@ export async function seal(roots: string, text: string, place: string, purpose: 
 }
 
 /** What was sealed at `place` under any root, or null. */
-export async function open(
-  roots: string,
-  sealed: string,
-  place: string,
-  purpose: Sealing = "cursor",
-): Promise<string | null> {
+export async function open(roots: string, sealed: string, place: string): Promise<string | null> {
   let bytes: Uint8Array;
   try {
     bytes = base64url.decode(sealed);
   } catch {
     return null;
   }
-  for (const key of await keysFor(roots, purpose)) {
+  for (const key of await keysFor(roots, "cursor")) {
     try {
       const box = { name: "AES-GCM", iv: bytes.slice(0, IV), additionalData: utf8.encode(place) };
       return new TextDecoder().decode(await crypto.subtle.decrypt(box, key, bytes.slice(IV)));

@@ -6,7 +6,13 @@
  * request may name an agent by its lookup_key, it binds in the statement that writes: a tag, HMAC-SHA-256 over where the
  * row lies. The tag's key comes of the row's key and of the text; whoever can write rows but has no root secret can make
  * neither. So a sealed text that was copied, or a row that was moved, does not open.
+ *
+ * A secret that is handed out sealed, to stand in a text of somebody's own, lies in no row, and nobody knows how often it
+ * was copied. It is sealed under a key that its org keeps in a row as above: whatever root secret that row is sealed anew
+ * under, the text stays open.
  */
+
+import { base64url } from "jose";
 import { type RawBuilder, sql } from "kysely";
 import { rootsOf } from "./secrets.ts";
 
@@ -16,6 +22,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 export const sealedTables = {
   agent_env_vars: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "key"],
   agent_installations: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "kind"],
+  secret_keys: ["app_id", "sandbox_id", "org_id", "id"],
 } as const;
 export type SealedTable = keyof typeof sealedTables;
 
@@ -131,4 +138,30 @@ export async function openFor(roots: string, { slot, place, sealed, tag }: Seale
   const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(opened);
   if (hex(await tagAt({ tagKey: await sign(binds, text) }, place)) !== hex(tag)) throw foreign();
   return text;
+}
+
+const handedOut = (iv: Bytes) => ({ name: "AES-GCM", iv, additionalData: utf8.encode("agentry handed out") });
+const textKey = (key: string, usage: "encrypt" | "decrypt") =>
+  crypto.subtle.importKey("raw", base64url.decode(key) as Bytes, "AES-GCM", false, [usage]);
+
+/** A key for `sealText`, as a text: to be kept sealed in a row. */
+export const newTextKey = (): string => base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
+
+/** Seals a text (AES-256-GCM) under a key of `newTextKey`, to be handed out. */
+export async function sealText(key: string, text: string): Promise<string> {
+  const iv = crypto.getRandomValues(new Uint8Array(IV));
+  const closed = await crypto.subtle.encrypt(handedOut(iv), await textKey(key, "encrypt"), utf8.encode(text));
+  return base64url.encode(new Uint8Array([...iv, ...new Uint8Array(closed)]));
+}
+
+/** What was sealed under the key; null where it was sealed under another, or changed since. */
+export async function openText(key: string, sealed: string): Promise<string | null> {
+  try {
+    const bytes = base64url.decode(sealed) as Bytes;
+    const box = handedOut(bytes.slice(0, IV));
+    const opened = await crypto.subtle.decrypt(box, await textKey(key, "decrypt"), bytes.slice(IV));
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(opened);
+  } catch {
+    return null;
+  }
 }

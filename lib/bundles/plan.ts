@@ -6,9 +6,10 @@ import * as v from "valibot";
 import { type Bundle, type File, MAX_CONFIGS } from "../agents/bundle.ts";
 import { lookupKey } from "../agents/schema.ts";
 import { createComputerBody } from "../computers/schema.ts";
-import { judge, MAX_CONTENT_BYTES, parseStructured, spoken, utf8 } from "../configs/content.ts";
+import { judge, type Parsed, parseTogether, type Read, spoken } from "../configs/content.ts";
 import { validateAgainst } from "../configs/json-schema.ts";
 import { configKinds } from "../configs/kinds.ts";
+import type { Template } from "../configs/queries.ts";
 import { pathShape } from "../configs/schema.ts";
 import { healthKinds } from "../db/schema.ts";
 import type { FieldError } from "../errors.ts";
@@ -16,7 +17,7 @@ import { isMap, list, map, text } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { faultsOf, installationKinds } from "../installations/kinds.ts";
 import { createInstallationBody } from "../installations/schema.ts";
-import { createRoutineBody } from "../routines/schema.ts";
+import { bodyOfTemplate, configKindOf, createRoutineBody, referring } from "../routines/schema.ts";
 import { nextOccurrence, parseCron, shortestInterval } from "../schedules/clock.ts";
 import { createScheduleBody } from "../schedules/schema.ts";
 import { createSkillBody } from "../skills/schema.ts";
@@ -37,6 +38,8 @@ export type PlannedConfig = {
   version: Row;
 };
 export type Plan = {
+  /** The config that the template stands in; one that came as a part of a body stands in none. */
+  template: Id<"config"> | null;
   /** What the template says of the agent itself: a body may say otherwise. */
   agent: { name?: string; description?: string; identity?: string; model?: string; originator?: string };
   agentKey: string | undefined;
@@ -45,6 +48,8 @@ export type Plan = {
   /** Rows by their tables; a column that names a config holds the name until the database has looked. */
   rows: Record<(typeof tables)[number], Row[]>;
   references: Reference[];
+  /** What the JSON of its routines names, by the names that the rows have. */
+  named: { name: string; kind: string }[];
   /** The shortest time between two starts of one of its routines. */
   interval: number | null;
   faults: FieldError[];
@@ -54,6 +59,17 @@ export const tables = [
   ...(["agent_installations", "agent_computers", "agent_health_actions"] as const),
 ];
 const MAX_EACH = 100;
+/**
+ * What a bundle's texts come to together. To read and to judge them takes the time that the Worker has for everybody:
+ * of all that may come in 8 MB, no more than a quarter of a second.
+ */
+export const MAX_WORDS = 50_000;
+export const MAX_VALUES = 100_000;
+export const MAX_SCRIPTS = 512 * 1024;
+/** As many faults are told; nobody looks for more. */
+export const MAX_FAULTS = 50;
+/** Templates name actions over and over; one that is one more of the same is left out in the end. */
+const MAX_ACTIONS = 1000;
 
 const cut = (name: string) => name.slice(0, 100);
 const maps = (value: unknown): Said[] => (Array.isArray(value) ? value.filter(isMap) : []);
@@ -87,12 +103,10 @@ const mimeOf = ({ mime_type, content_type, relative_path }: File) =>
 const mimeShape = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+(\s*;\s*[\w-]+=[\w.-]+)*$/;
 const textOf = (file: File) => file.raw_content ?? file.content;
 
-/** What the content of a file says, where it is YAML or JSON with names. */
-function readMap(file: File): Said | null {
+/** What the content of a file is read as, where it is YAML or JSON. */
+function parse(file: File, read: Read): Parsed | null {
   const mime = mimeOf(file);
-  if (file.data_encoding === "base64" || !/yaml|json/i.test(mime)) return null;
-  const parsed = parseStructured(mime, textOf(file) ?? "");
-  return "value" in parsed && isMap(parsed.value) ? parsed.value : null;
+  return file.data_encoding === "base64" || !/yaml|json/i.test(mime) ? null : read(mime, textOf(file) ?? "");
 }
 
 function kindOf(file: File, said: Said | null): string {
@@ -103,17 +117,27 @@ function kindOf(file: File, said: Said | null): string {
 }
 
 /** A file of the bundle before it is a config: `under` is the index of the one that it is a child of. */
-type Brought = { file: File; at: string; said: Said | null; kind: string; key: string; under: number | null };
+type Brought = {
+  file: File;
+  at: string;
+  parsed: Parsed | null;
+  /** What it says, where that is a map. */
+  said: Said | null;
+  kind: string;
+  key: string;
+  under: number | null;
+};
 
 /** All that a bundle brings, parents before their children. */
-function filesOf({ configs, skills }: Bundle): Brought[] {
+function filesOf({ configs, skills }: Bundle, read: Read): Brought[] {
   const brought: Brought[] = [];
   const add = (file: File, at: string, kind: string | null, key: string | null, under: number | null) => {
-    const said = kind ? null : readMap(file);
+    const parsed = kind ? null : parse(file, read);
+    const said = parsed && "value" in parsed && isMap(parsed.value) ? parsed.value : null;
     const own = words(file.lookup_key) ?? words(said?.lookup_key) ?? words(said?.id);
     const path = words(file.relative_path);
     const made = { kind: kind ?? kindOf(file, said), key: key ?? own ?? (path ? stemOf(path) : "") };
-    return brought.push({ file, at, said, under, ...made }) - 1;
+    return brought.push({ file, at, parsed, said, under, ...made }) - 1;
   };
   const rows = (configs ?? []).map((file, i) => ({ file, at: `configs.${i}` }));
   const indexes = new Map<string, number>();
@@ -141,27 +165,27 @@ function filesOf({ configs, skills }: Bundle): Brought[] {
   return brought;
 }
 
-/** How many YAML texts of a bundle are read costs more than anything else of it: together they are as long as one may be. */
-const yamlBytes = (files: File[]) =>
-  files.reduce((sum, file) => sum + (/yaml/i.test(mimeOf(file)) ? utf8(textOf(file) ?? "").length : 0), 0);
-
 const keyShape = lookupKey("config");
 
-async function planConfigs(bundle: Bundle, suffix: string, fault: (at: string, message: string) => void) {
-  const tooLong = yamlBytes([...(bundle.configs ?? []), ...(bundle.skills ?? []), bundle.template as File]);
-  if (tooLong > MAX_CONTENT_BYTES) {
-    fault("configs", "and template hold more than 1 MB of YAML together: send JSON instead");
-    return { configs: [], brought: [] };
-  }
-  const brought = filesOf(bundle);
+type Fault = (at: string, message: string) => void;
+
+async function planConfigs(bundle: Bundle, suffix: string, read: Read, faults: FieldError[], fault: Fault) {
+  const brought = filesOf(bundle, read);
   if (brought.length > MAX_CONFIGS) {
     fault("configs", `must be at most ${MAX_CONFIGS}, with skills and their files`);
     return { configs: [], brought: [] };
   }
   const seen = new Set<string>();
   const configs: PlannedConfig[] = [];
-  for (const { file, at, kind, key, under } of brought) {
+  let scripts = 0;
+  for (const { file, at, kind, key, under, parsed } of brought) {
+    if (faults.length >= MAX_FAULTS) return { configs: [], brought: [] };
     const content = textOf(file);
+    if (kind === "Script") scripts += content?.length ?? 0;
+    if (scripts > MAX_SCRIPTS) {
+      fault(at, `and the scripts before it hold more than ${MAX_SCRIPTS / 1024} KB together`);
+      return { configs: [], brought: [] };
+    }
     const id = newId("config");
     const given = under === null ? key : (words(file.lookup_key) ?? null);
     const lookup_key = given === null ? null : `${given}${suffix}`;
@@ -178,7 +202,8 @@ async function planConfigs(bundle: Bundle, suffix: string, fault: (at: string, m
     }
     const mime_type = mimeOf(file);
     const encoding = file.data_encoding ?? "raw";
-    const verdict = (await judge([kind], { mime_type, encoding, text: content ?? "" })).get(kind)!;
+    const readOnce = parsed && !configKinds[kind]?.document ? () => parsed : read;
+    const verdict = (await judge([kind], { mime_type, encoding, text: content ?? "" }, readOnce)).get(kind)!;
     for (const one of verdict.errors) if (content !== undefined) fault(at, spoken(one));
     const same = { content_hash: verdict.hash ?? "", mime_type };
     const row = {
@@ -199,19 +224,22 @@ export async function planOf(bundle: Bundle): Promise<Plan> {
   const suffix = bundle.lookup_key_suffix ?? "";
   const faults: FieldError[] = [];
   const fault = (at: string, message: string) => void faults.push({ field: `template_bundle.${at}`, message });
-  const { configs, brought } = await planConfigs(bundle, suffix, fault);
+  const read = parseTogether(MAX_WORDS, MAX_VALUES);
+  const { configs, brought } = await planConfigs(bundle, suffix, read, faults, fault);
   if (faults.length && !configs.length) return { ...emptyPlan(), faults };
   const file = bundle.template as File;
   const isFile = textOf(file) !== undefined;
   const parsed = isFile
-    ? parseStructured(mimeOf({ ...file, relative_path: words(file.relative_path) }), textOf(file)!)
+    ? read(mimeOf({ ...file, relative_path: words(file.relative_path) }), textOf(file)!)
     : { value: file };
   if ("fault" in parsed) fault("template", parsed.fault);
   const said = "value" in parsed && isMap(parsed.value) ? parsed.value : {};
   const paths = new Map(
-    brought.flatMap(({ file, said, key, under }) =>
-      under === null && said ? [[file.relative_path, said] as const, [key, said] as const] : [],
-    ),
+    brought.flatMap(({ file, said, key, under }, i) => {
+      const config = configs[i];
+      if (under !== null || !said || !config) return [];
+      return [file.relative_path, key].map((path) => [path, { id: config.id, said }] as const);
+    }),
   );
   const folder = folderOf(words(file.relative_path) ?? "");
   const templates = (path: string) => paths.get(path) ?? paths.get(folder ? `${folder}/${path}` : path);
@@ -222,15 +250,25 @@ export async function planOf(bundle: Bundle): Promise<Plan> {
 }
 
 const emptyPlan = (): Plan => ({
-  ...{ agent: {}, agentKey: undefined, metadata: undefined, configs: [], references: [], interval: null, faults: [] },
+  template: null,
+  ...{
+    agent: {},
+    agentKey: undefined,
+    metadata: undefined,
+    configs: [],
+    references: [],
+    named: [],
+    interval: null,
+    faults: [],
+  },
   rows: Object.fromEntries(tables.map((table) => [table, []])) as unknown as Plan["rows"],
 });
 
 type Around = {
   suffix: string;
   configs: PlannedConfig[];
-  /** What stands in the template that a path names. */
-  templates: (path: string) => Said | undefined;
+  /** The template that a path names. */
+  templates: (path: string) => Template | undefined;
   /** The field that faults are told of. */
   at: string;
   /** Beside those of the template. */
@@ -241,8 +279,10 @@ type Around = {
 export function planTemplate(template: Said, { suffix, configs, templates, at, actions }: Around): Plan {
   const plan = { ...emptyPlan(), configs };
   const { rows, references } = plan;
-  const tell = (pointer: string, message: string) =>
-    void plan.faults.push({ field: at, message: pointer ? `${pointer}: ${message}` : message });
+  const tell = (pointer: string, message: string) => {
+    if (plan.faults.length > MAX_FAULTS) return;
+    plan.faults.push({ field: at, message: pointer ? `${pointer}: ${message}` : message });
+  };
   const { kind: _, ...kindless } = template;
   for (const one of validateAgainst(configKinds.AgentTemplate!.schema!, { ...kindless, kind: "AgentTemplate" })) {
     tell(one.pointer, one.message);
@@ -271,20 +311,20 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     return result.success ? result.output : null;
   };
   const more: Said[] = [...actions];
-  /** An entry with what stands in the template that it names. */
-  const whole = (entry: Said, pointer: string): Said => {
+  /** An entry with what stands in the template that it names, and which that is. */
+  const whole = (entry: Said, pointer: string) => {
     const path = words(entry.template_path);
-    if (path === undefined) return entry;
+    if (path === undefined) return { said: entry, template_config_id: null };
     const named = templates(path);
     if (!named) tell(pointer, `names a template that isn't there: ${cut(path)}`);
-    const { lookup_key: _, setup_actions, ...said } = named ?? {};
+    const { lookup_key: _, setup_actions, ...said } = named?.said ?? {};
     more.push(...maps(setup_actions));
-    return { ...said, ...entry };
+    return { said: { ...said, ...entry } as Said, template_config_id: named?.id ?? null };
   };
 
   for (const [i, entry] of maps(template.tools).entries()) {
     const pointer = `/tools/${i}`;
-    const tool = whole(entry, pointer);
+    const { said: tool, template_config_id } = whole(entry, pointer);
     const kind = tool.tool_type ?? (tool.kind === "AgentToolTemplate" ? undefined : tool.kind);
     const body = read(
       createToolBody,
@@ -314,7 +354,7 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
       parameters_config_id: refer(body.parameters_config, `${pointer}/parameters_config_ref`, null),
       config_id: refer(body.config, `${pointer}/config_ref`, [of]),
       ...{ effect: body.effect ?? null, approval: body.approval ?? "none", async: body.async ?? false },
-      ...{ lookup_key: body.lookup_key ?? null, metadata: body.metadata ?? {} },
+      ...{ lookup_key: body.lookup_key ?? null, template_config_id, metadata: body.metadata ?? {} },
     });
     if (waits) rows.agent_health_actions.push(waiting(builtin, id));
   }
@@ -335,35 +375,16 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
 
   for (const [i, entry] of maps(template.routines).entries()) {
     const pointer = `/routines/${i}`;
-    const routine = whole(entry, pointer);
-    const refs = Array.isArray(routine.structured_message_template_refs)
-      ? routine.structured_message_template_refs.map((name, n) =>
-          refer(name, `${pointer}/structured_message_template_refs/${n}`, ["AgentMessageSchema"]),
-        )
-      : [];
-    const preset_config = {
-      ...(isMap(routine.preset_config) && routine.preset_config),
-      ...(words(routine.preset_instructions) && { instructions: routine.preset_instructions }),
-      ...(refs.length && { structured_message_template_ids: refs }),
-    };
-    const steps = maps(routine.steps).map(({ config_ref, ...step }, n) => ({
-      ...step,
-      ...(words(config_ref) && { config: refer(config_ref, `${pointer}/steps/${n}/config_ref`, null) }),
-    }));
+    const { said: routine, template_config_id } = whole(entry, pointer);
     const { status } = routine;
-    const body = read(
-      createRoutineBody,
-      {
-        ...pick(routine, "name", "description", "script", "preset_name", "event_type", "event_config", "schedule"),
-        ...pick(routine, "trigger_context", "message_policy", "metadata", "lookup_key"),
-        handler_type: routine.handler_type ?? (routine.preset_name ? "preset" : undefined),
-        ...(words(routine.config_ref) && { config: routine.config_ref }),
-        ...(Object.keys(preset_config).length && { preset_config }),
-        ...(steps.length && { steps }),
-      },
-      pointer,
-    );
-    if (!body) continue;
+    const said = read(createRoutineBody, { ...bodyOfTemplate(routine), ...pick(routine, "lookup_key") }, pointer);
+    if (!said) continue;
+    const body = referring(said, ({ name, kind, pointer: at }) => {
+      const known = refer(name, `${pointer}${at}`, [kind]) ?? name;
+      plan.named.push({ name: known, kind });
+      return known;
+    });
+    const configKind = configKindOf(body.handler_type);
     const interval_s = body.schedule ? shortestInterval(parseCron(body.schedule)!) : null;
     if (interval_s !== null) plan.interval = Math.min(plan.interval ?? interval_s, interval_s);
     rows.agent_routines.push({
@@ -371,9 +392,9 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
       ...{ lookup_key: body.lookup_key ?? null, status: status ?? "draft", handler_type: body.handler_type },
       ...{ trigger_context: body.trigger_context ?? "event", event_type: body.event_type ?? null },
       ...{ event_config: body.event_config ?? null, schedule: body.schedule ?? null, script: body.script ?? null },
-      config_id: refer(body.config, `${pointer}/config_ref`, null),
+      config_id: refer(body.config, `${pointer}/config_ref`, configKind && [configKind]),
       ...{ preset_name: body.preset_name ?? null, preset_config: body.preset_config ?? null, steps: body.steps ?? [] },
-      ...{ message_policy: body.message_policy ?? null, metadata: body.metadata ?? {} },
+      ...{ message_policy: body.message_policy ?? null, template_config_id, metadata: body.metadata ?? {} },
     });
   }
 
@@ -431,7 +452,8 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
   }
 
   const said = [...maps(template.setup_actions), ...more];
-  const actionsRead = said.flatMap((action, i) => {
+  if (said.length > MAX_ACTIONS) tell("/setup_actions", `and those of the templates are more than ${MAX_ACTIONS}`);
+  const actionsRead = said.slice(0, MAX_ACTIONS).flatMap((action, i) => {
     const { action_type, kind, ...rest } = action;
     const own = read(setupAction, { ...rest, kind: action_type ?? kind }, `/setup_actions/${i}`);
     return own ? [{ action: own, pointer: `/setup_actions/${i}` }] : [];
@@ -505,7 +527,8 @@ function inTurn(said: { action: Action; pointer: string }[], tell: (pointer: str
         ...{ verify_config: action.verify_config, dedupe_key: action.dedupe_key },
       });
     }
-    waits = waits.filter((one) => !ready.includes(one));
+    const done = new Set(ready);
+    waits = waits.filter((one) => !done.has(one));
   }
   return rows;
 }

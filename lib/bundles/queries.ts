@@ -1,16 +1,15 @@
 import { type RawBuilder, sql } from "kysely";
 import { type Carried, createAgent, getAgent, ownerOf, placeOf } from "../agents/queries.ts";
 import type { AgentRow, CreateAgent } from "../agents/schema.ts";
-import { configNamed, contentsNamed, mayConfig } from "../configs/queries.ts";
+import { configNamed, mayConfig, templatesNamed } from "../configs/queries.ts";
 import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, conflict, invalid } from "../errors.ts";
 import type { Id } from "../ids.ts";
-import { notTooOften } from "../routines/queries.ts";
-import { type Plan, planTemplate, type Reference, tables } from "./plan.ts";
+import { notTooOften, withIds } from "../routines/queries.ts";
+import { MAX_FAULTS, type Plan, planTemplate, type Reference, tables } from "./plan.ts";
 import type { InstalledConfig } from "./schema.ts";
 
-const MAX_FAULTS = 50;
 type Taken = { field: string; name: string };
 
 /** An agent, and the configs that came with it. */
@@ -27,22 +26,34 @@ export async function mustBeWhole(db: TenantDb, { faults }: Plan): Promise<void>
   ]);
 }
 
-/** A config's column that still holds the name of one; of another table, none. */
-const named = (place: TenantDb, column: string) =>
-  sql`case when ${sql.ref(`item.${column}`)} is not null then ${configNamed(
-    place,
-    sql<string>`(${sql.ref(`item.${column}`)} collate "default")`,
-    undefined,
-    sql`above.org_id`,
-  )} end`;
-const namesConfigs: Partial<Record<(typeof tables)[number], string[]>> = {
-  agent_tools: ["config_id", "parameters_config_id"],
-  agent_skills: ["config_id"],
-  agent_routines: ["config_id"],
-};
+/** Expressions for the columns of a table that still hold the names of configs: their ids. */
+function namingColumns(
+  place: TenantDb,
+  org: RawBuilder<unknown>,
+  table: (typeof tables)[number],
+  { named: inRoutines }: Plan,
+): Record<string, RawBuilder<unknown>> {
+  const named = (name: RawBuilder<string>, kinds?: string[]) =>
+    sql`case when ${name} is not null then ${configNamed(place, sql`(${name} collate "default")`, kinds, org)} end`;
+  const config_id = named(sql`item.config_id`);
+  if (table === "agent_tools") return { config_id, parameters_config_id: named(sql`item.parameters_config_id`) };
+  if (table === "agent_skills") return { config_id };
+  if (table === "agent_routines") {
+    const json = (column: string) => withIds(place, org, sql.ref(`item.${column}`), inRoutines);
+    return { config_id, ...(inRoutines.length && { steps: json("steps"), preset_config: json("preset_config") }) };
+  }
+  if (table !== "agent_health_actions") return {};
+  const script = named(sql`(item.verify_config ->> 'script_ref')`, ["Script"]);
+  return {
+    verify_config: sql`item.verify_config || case when jsonb_typeof(item.verify_config -> 'script_ref') = 'string'
+      then jsonb_build_object('script_ref', ${script}) else '{}' end`,
+  };
+}
 
 /** What a plan puts below its agent: one statement a table, however much there is. */
-function below(place: TenantDb, agent: Parameters<Carried["below"]>[1], { configs, rows }: Plan) {
+function below(place: TenantDb, agent: Parameters<Carried["below"]>[1], plan: Plan) {
+  const { configs, rows } = plan;
+  const org = sql`(${agent.select("org_id")})`;
   const all = (
     table: Parameters<TenantDb["insertAll"]>[1],
     of: object[],
@@ -61,10 +72,7 @@ function below(place: TenantDb, agent: Parameters<Carried["below"]>[1], { config
     ),
     ...Object.assign(
       {},
-      ...tables.map((table) => {
-        const columns = (namesConfigs[table] ?? []).map((column) => [column, named(place, column)] as const);
-        return all(table, rows[table], { agent_id, ...Object.fromEntries(columns) });
-      }),
+      ...tables.map((table) => all(table, rows[table], { agent_id, ...namingColumns(place, org, table, plan) })),
     ),
   };
 }
@@ -113,6 +121,7 @@ export async function installAgent(
 ): Promise<Installed> {
   const behind = plan.interval === null ? db : notTooOften(db, plan.interval, at);
   const carried: Carried = {
+    template_config_id: plan.template,
     refusals: (place, org) => ({
       missing: missing(place, org, plan.references),
       taken: taken(place, org, plan),
@@ -189,17 +198,19 @@ export async function planOfTemplate(db: TenantDb, body: CreateAgent): Promise<P
   const place = placeOf(db, body);
   const owner = ownerOf(place, body.user) as Rows<"users">;
   const org = sql`(${owner.select("org_id")})`;
-  const [said] = await contentsNamed(place, org, [body.template!], ["AgentTemplate"]);
-  if (!said) throw invalid({ field: "template", message: "there is no such template" });
+  const [template] = await templatesNamed(place, org, [body.template!], ["AgentTemplate"]);
+  if (!template) throw invalid({ field: "template", message: "there is no such template" });
+  const { id, said } = template;
   const parts = ["tools", "routines"].flatMap((name) => (Array.isArray(said[name]) ? (said[name] as unknown[]) : []));
   const paths = parts.flatMap((part) => {
     const path = (part as { template_path?: unknown } | null)?.template_path;
     return typeof path === "string" ? [path] : [];
   });
   const kinds = ["AgentToolTemplate", "AgentRoutineTemplate"];
-  const found = paths.length ? await contentsNamed(place, org, paths.slice(0, 200), kinds) : [];
+  const found = paths.length ? await templatesNamed(place, org, paths.slice(0, 200), kinds) : [];
   const templates = new Map(paths.map((path, i) => [path, found[i]]));
-  return planTemplate(said, {
+  const plan = planTemplate(said, {
     ...{ suffix: "", configs: [], templates: (path: string) => templates.get(path), at: "template", actions: [] },
   });
+  return { ...plan, template: id };
 }

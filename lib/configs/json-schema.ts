@@ -118,11 +118,19 @@ const step = (key: string | number) => `/${String(key).slice(0, MAX_NAME).replac
  * validated against. At most 64 KB as JSON and 32 deep; `$ref` stays inside; patterns are those of the scripts' engine.
  */
 export function checkSchema(schema: unknown): string[] {
+  if (!isMap(schema)) return ["/ must be an object"];
+  // One of a template is asked for as often as a bundle names it.
+  const faults = known.get(schema) ?? faultsOf(schema);
+  known.set(schema, faults);
+  return faults;
+}
+const known = new WeakMap<object, string[]>();
+
+function faultsOf(schema: Record<string, unknown>): string[] {
   const faults: string[] = [];
   const add = (pointer: string, message: string) => {
     if (faults.length < MAX_FAULTS) faults.push(`${pointer || "/"} ${message}`);
   };
-  if (!isMap(schema)) return ["/ must be an object"];
   const depth = depthOf(schema);
   if (depth > MAX_DEPTH) return [`/ must not be nested deeper than ${MAX_DEPTH}`];
   if (!isWithin(JSON.stringify(schema), MAX_BYTES)) return ["/ must be at most 64 KB as JSON"];

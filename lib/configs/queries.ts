@@ -1,14 +1,25 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
+import { type ChildKind, readable } from "../agents/children.ts";
 import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
 import { orgRole, passes } from "../auth/acl.ts";
-import { NONE } from "../db/schema.ts";
+import { newTextKey, openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
+import { NONE, type Row } from "../db/schema.ts";
 import { mustHold, type Rows, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
+import { ApiError, invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
-import { kinds, type StoredKind } from "../kinds.ts";
+import { kinds } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
-import { type Content, type Judged, judge, parseStructured, spoken } from "./content.ts";
+import {
+  type Content,
+  type Judged,
+  judge,
+  MAX_CONTENT_BYTES,
+  MAX_VALUES,
+  MAX_WORDS,
+  parseTogether,
+  spoken,
+} from "./content.ts";
 import { configKindNames, isStructured } from "./kinds.ts";
 import {
   type ConfigRow,
@@ -172,6 +183,36 @@ export async function mustOwn(db: TenantDb, asked: Owner): Promise<void> {
 }
 
 /**
+ * The key of an org (the viewer's own or, for a key without one, of the app itself) for secrets in configs: see
+ * `sealText`. Made when it is first asked for. 422 on an org that isn't there.
+ */
+export async function secretKeyOf(db: TenantDb, roots: string, org: string | null | undefined): Promise<string> {
+  const { viewer, tenant } = db;
+  const { rows, field } = placeOf(db, { system: true, org });
+  const id = viewer.kind === "token" ? viewer.org : (org ?? NONE);
+  const slot = { table: "secret_keys", app: tenant.app, sandbox: tenant.sandbox, id } as const;
+  const fresh = await sealFor(roots, slot, newTextKey());
+  const kept = db.selectFrom("secret_keys").where("org_id", "=", id as Id<"org">);
+  const tag = tagged(fresh, [sql`app_id`, sql`sandbox_id`, sql`org_id`, sql`org_id`]);
+  const free = rows.where(sql<boolean>`not exists (${kept.select(sql`1`.as("one"))})`);
+  const ask = () =>
+    db.batch({
+      place: rows.select("org_id"),
+      made: db.insertUnder(free, "secret_keys", { sealed: fresh.sealed, tag } as never),
+      key: kept.selectAll(),
+    });
+  const { place, key } = await ask().catch((error) => {
+    // Made by another request, at this moment: now it is there to be seen.
+    if (!(error instanceof ApiError) || error.status !== 409) throw error;
+    return ask();
+  });
+  const row = key[0] as Row<"secret_keys"> | undefined;
+  if (!place.length || !row) throw noSuch(field);
+  const where = sealedTables.secret_keys.map((column) => row[column]);
+  return openFor(roots, { slot, place: where, sealed: row.sealed as Uint8Array<ArrayBuffer>, tag: row.tag });
+}
+
+/**
  * The id of the config that a body names, by its id or its lookup_key, in an org: that of the agent in whose statement
  * this stands (`createChild`), or of the row that is changed: sql`agent_tools.org_id` (`updateChild`). What isn't there,
  * or may not be read, or is of none of these kinds, is '', which no foreign key takes: a `<table>_<field>_fkey` makes a
@@ -180,7 +221,7 @@ export async function mustOwn(db: TenantDb, asked: Owner): Promise<void> {
 export function configNamed(
   db: TenantDb,
   name: string | RawBuilder<string>,
-  ofKinds: readonly string[] = configKindNames,
+  ofKinds: readonly string[] | RawBuilder<string[]> = configKindNames,
   org: RawBuilder<unknown> = sql`agents.org_id`,
 ): RawBuilder<Id<"config">> {
   const named = db
@@ -188,21 +229,24 @@ export function configNamed(
     .select("configs.id")
     .where(sql<boolean>`configs.org_id = ${org}`)
     .where(sql<boolean>`(configs.id = ${name} or (configs.lookup_key = ${name} and configs.archived_at is null))`)
-    .where("configs.kind", "in", ofKinds)
+    .where(sql<boolean>`configs.kind = any (${ofKinds}::text[])`)
     .where(mayConfig(db, "read"));
   return sql`coalesce((${named}), '')`;
 }
 
+/** A template, and the config that it stands in. */
+export type Template = { id: Id<"config">; said: Record<string, unknown> };
+
 /**
- * What stands in the configs of an org with these names (ids, keys or paths), which are of one of these kinds; undefined
- * where there is none, or none that may be read.
+ * The templates of an org with these names (ids, keys or paths), which are of one of these kinds; undefined where there
+ * is none, or none that may be read.
  */
-export async function contentsNamed(
+export async function templatesNamed(
   db: TenantDb,
   org: RawBuilder<unknown>,
   names: string[],
   ofKinds: readonly string[],
-): Promise<(Record<string, unknown> | undefined)[]> {
+): Promise<(Template | undefined)[]> {
   const configs = db
     .selectFrom("configs")
     .selectAll()
@@ -210,26 +254,46 @@ export async function contentsNamed(
     .where("configs.kind", "in", ofKinds)
     .where("configs.archived_at", "is", null)
     .where(mayConfig(db, "read"));
+  const size = sql`sum(octet_length(version.content)) over ()`;
   const rows = await db
     .running(
-      sql<{ name: string; mime_type: string; content: string }>`select asked.name, version.mime_type, version.content
-        from unnest(${names}::text[]) as asked (name)
+      sql<{ name: string; id: Id<"config">; mime_type: string; content: string | null }>`
+        select asked.name, configs.id, version.mime_type,
+          case when ${size} <= ${MAX_CONTENT_BYTES} then version.content end as content
+        from unnest(${[...new Set(names)]}::text[]) as asked (name)
         join (${configs}) as configs
           on configs.id = asked.name or configs.lookup_key = asked.name or configs.virtual_path = asked.name
         join (${db.selectFrom("config_versions").selectAll()}) as version
-          on (version.config_id, version.version_number) = (configs.id, configs.version_number)`,
+          on (version.config_id, version.version_number) = (configs.id, configs.version_number)
+        order by configs.lookup_key is not distinct from asked.name desc`,
     )
     .execute();
-  return names.map((name) => {
-    const row = rows.find((one) => one.name === name);
-    const parsed = row && parseStructured(row.mime_type, row.content);
-    return parsed && "value" in parsed ? (parsed.value as Record<string, unknown>) : undefined;
-  });
+  if (rows.some(({ content }) => content === null)) {
+    throw invalid({ field: "template", message: "names templates that hold more than 1 MB together" });
+  }
+  const read = parseTogether(MAX_WORDS, MAX_VALUES);
+  const found = new Map<string, Template>();
+  for (const { name, id, mime_type, content } of rows) {
+    if (found.has(name)) continue;
+    const parsed = read(mime_type, content!);
+    if ("fault" in parsed) throw invalid({ field: "template", message: `names what can't be read: ${parsed.fault}` });
+    found.set(name, { id, said: parsed.value as Template["said"] });
+  }
+  return names.map((name) => found.get(name));
 }
 
+type Beside = { select: Rows<"tenants">["select"] };
 /** The Solution that a config came with: see `configNamed`. */
-const solutionNamed = (db: TenantDb, name: string | null | undefined, beside: { select: Rows<"tenants">["select"] }) =>
+const solutionNamed = (db: TenantDb, name: string | null | undefined, beside: Beside) =>
   name ? configNamed(db, name, ["Solution"], sql`(${beside.select("org_id")})`) : null;
+
+/** This database behind a look whether there is such a Solution, if there is what the config is to be beside. */
+function behindSolution(db: TenantDb, name: string | null | undefined, beside: Beside): TenantDb {
+  const solution = solutionNamed(db, name, beside);
+  if (!solution) return db;
+  const holds = sql`(${solution} <> '' or not exists (${beside.select("org_id")}))`;
+  return db.behind(mustHold(holds, "parent_solution", "there is no such parent_solution"));
+}
 
 /** What the feed tells of one: who may read the config may read the entry. */
 function telling(db: TenantDb, event: "created" | "updated" | "deleted", metadata: object = {}): Telling {
@@ -296,6 +360,7 @@ function contentColumns({ mime_type }: Content, judged: Map<string, Judged>) {
 export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateConfig): Promise<Shown> {
   const { kind, parent, take_ownership } = body;
   const place = parent ? placeUnder(db, parent, body) : placeOf(db, body);
+  const behind = behindSolution(db, body.parent_solution, place.rows);
   const content = contentOf(body);
   const judged = await judge([kind], content);
   const verdict = judged.get(kind)!;
@@ -323,7 +388,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     .where(mayConfig(db, "write"));
   if (!take_ownership) {
     const made = db.selectFrom("configs").where("configs.id", "=", id);
-    const { found } = await db.batch({
+    const { found } = await behind.batch({
       made: db.telling(db.insertUnder(place.rows, "configs", row as never), telling(db, "created")),
       version: saveVersion(db, made, content, body),
       found: shown(db, made),
@@ -349,7 +414,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     .where(sql<boolean>`configs.id in (${taken.select("configs.id").orderBy("configs.id").limit(1)})`)
     .where(mayConfig(db, "write"));
   const free = place.rows.where(sql<boolean>`not exists (${taken.select(sql`1`.as("one"))})`);
-  const { found } = await db.batch({
+  const { found } = await behind.batch({
     adopted: db.telling(adopted, telling(db, "updated", { fields: ["owner", "raw_content"] })),
     made: db.telling(db.insertUnder(free, "configs", row as never), telling(db, "created")),
     version: saveVersion(db, target, content, body),
@@ -363,6 +428,8 @@ type Change = {
   values: object;
   fields: string[];
   where?: Condition;
+  /** What keeps it as it is, if there is any of it. */
+  held?: RawBuilder<Use>;
   /** What else is to be done to it, of which its new columns are known. */
   also?: (after: Configs) => Statement<unknown>;
   /** How the config may be called afterwards, where it is not by its id. */
@@ -370,29 +437,31 @@ type Change = {
 };
 
 /** Changes one that the viewer may write; `null` where a condition kept it as it is. 404 where there is none. */
-async function change(db: TenantDb, rows: Configs, { values, fields, where, also, renamed = {} }: Change) {
+async function change(db: TenantDb, rows: Configs, { values, fields, where, held, also, renamed = {} }: Change) {
   const ours = sql<boolean>`configs.id in (${rows.select("configs.id")})`;
   let patch = db
     .patch("configs", values as never)
     .where(ours)
     .where(mayConfig(db, "write"));
   if (where) patch = patch.where(where);
+  if (held) patch = patch.where(sql<boolean>`not exists (${held})`);
   const after = db
     .selectFrom("configs")
     .where(
       sql<boolean>`(${ours} or configs.lookup_key = ${renamed.lookup_key || null} or configs.virtual_path = ${renamed.virtual_path || null})`,
     );
-  const { seen, row, found } = await db.batch({
+  const { seen, row, found, used } = await db.batch({
     seen: rows.where(mayConfig(db, "write")).selectAll("configs"),
     row: db.telling(patch, telling(db, "updated", { fields })),
     ...(also && { also: also(after) }),
     found: shown(db, after),
+    ...(held && { used: db.running(held) }),
   });
   const before = seen[0] as ConfigRow | undefined;
   if (!before) throw notFound("config");
   const changed = row[0] as ConfigRow | undefined;
   const now = changed && (found as Shown[]).find(({ id }) => id === changed.id);
-  return { before, now: now ?? null };
+  return { before, now: now ?? null, used: used ?? [] };
 }
 
 /** What a client thinks the version is: by the body (409 where it isn't) and by If-Match (412). */
@@ -413,13 +482,14 @@ export async function updateConfig(
   // The kind is known to the database alone: what each of them says goes along, so that one round trip is enough.
   const judged = content && (await judge(configKindNames, content));
   const takers = judged && [...judged].filter(([, { hash }]) => hash !== null).map(([kind]) => kind);
+  const behind = behindSolution(db, body.parent_solution, rows.where(mayConfig(db, "write")) as never);
   const named = (key: string | null | undefined) => (key === undefined ? undefined : key || null);
   const conditions = [
     ...(takers ? [sql`configs.kind = any (${takers}::text[])`] : []),
     ...(expected.version === null ? [] : [sql`configs.version_number = ${expected.version}`]),
     ...(expected.match ? [sql`configs.version_number = any (${expected.match}::int[])`] : []),
   ];
-  const { before, now } = await change(db, rows, {
+  const { before, now } = await change(behind, rows, {
     values: {
       lookup_key: named(lookup_key),
       virtual_path: named(virtual_path),
@@ -453,7 +523,8 @@ export async function archiveConfig(db: TenantDb, rows: Configs, archive: boolea
 
 /**
  * Gives a config, and its children with it, to a user or an agent of its org, or to the org itself; to another org or to
- * the app (`org: null`), by the developer alone. 422 where there is no such owner, or for a child.
+ * the app (`org: null`), by the developer alone, unless something uses it here: 409. 422 where there is no such owner, or
+ * for a child.
  */
 export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner): Promise<Shown> {
   const { viewer } = asked;
@@ -481,15 +552,22 @@ export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner
     .where(here)
     .where(passes(viewer, "writers"));
   const parent = (column: "user_id" | "agent_id") => sql`(${rows.select(`configs.${column}`)})`;
-  const { before, now } = await change(db, rows, {
+  // What uses a config finds it in its own org alone.
+  const held = usesOf(db, rows.where("configs.org_id", "<>", (body.org ?? NONE) as Id<"org">));
+  const { before, now, used } = await change(db, rows, {
     values: {
       // '' is nobody's id: the foreign key says so.
       user_id: body.user ? sql`coalesce((${user}), '')` : null,
       agent_id: body.agent ? sql`coalesce((${agent}), '')` : null,
-      ...(body.org !== undefined && { org_id: body.org ?? NONE }),
+      // Nor does it name what is in the org that it leaves.
+      ...(body.org !== undefined && {
+        org_id: body.org ?? NONE,
+        solution_id: sql`case when configs.org_id = ${body.org ?? NONE} then configs.solution_id end`,
+      }),
     },
     fields: ["owner"],
     where: sql<boolean>`configs.parent_id is null`,
+    ...(body.org !== undefined && { held }),
     also: () =>
       db
         .updateTable("configs")
@@ -498,35 +576,26 @@ export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner
   });
   if (now) return now;
   if (before.parent_id) throw invalid({ field: "config", message: "belongs to whom its parent belongs" });
-  throw notFound("config");
+  throw used.length ? inUse(used) : notFound("config");
 }
 
 /**
- * What refers to a config by a foreign key, and so keeps it: kinds of what hangs on an agent, and the column. A table
- * that is missing here fails tests/catalogue.test.ts.
+ * What refers to a config by a foreign key, and so keeps it: kinds of what hangs on an agent, the table and the column,
+ * and the column of the id that it is told by. One that is missing here fails tests/catalogue.test.ts.
  */
-export const holders: readonly { kind: StoredKind; column: string }[] = [
-  { kind: "agent_routine", column: "config_id" },
-  { kind: "agent_skill", column: "config_id" },
-  { kind: "agent_tool", column: "config_id" },
-  { kind: "agent_tool", column: "parameters_config_id" },
-];
+export const holders = [
+  { kind: "agent_health_action", table: "agent_health_actions", column: "script_id", id: "id" },
+  { kind: "agent_routine", table: "agent_routine_configs", column: "config_id", id: "routine_id" },
+  { kind: "agent_routine", table: "agent_routines", column: "config_id", id: "id" },
+  { kind: "agent_skill", table: "agent_skills", column: "config_id", id: "id" },
+  { kind: "agent_tool", table: "agent_tools", column: "config_id", id: "id" },
+  { kind: "agent_tool", table: "agent_tools", column: "parameters_config_id", id: "id" },
+] as const;
 
 /** Deletes a config, its versions and its children. 409 where something uses one of them, naming what the viewer may see. */
 export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {
   const mine = rows.where(mayConfig(db, "write"));
-  const whole = db
-    .selectFrom("configs")
-    .select("configs.id")
-    .where(
-      sql<boolean>`(configs.id in (${mine.select("configs.id")}) or configs.parent_id in (${mine.select("configs.id")}))`,
-    );
-  const seen = db.selectFrom("agents").select("agents.id").where(passes(db.viewer, "readers"));
-  const uses = holders.map(
-    ({ kind, column }) => sql`select ${sql.lit(kind)} as kind, id, agent_id in (${seen}) as seen
-      from (${db.selectFrom(kinds[kind].table).selectAll()}) as held where ${sql.ref(column)} in (${whole})`,
-  );
-  const held = sql<Use>`${uses.length ? sql.join(uses, sql` union all `) : sql`select null as kind, null as id, false as seen where false`}`;
+  const held = usesOf(db, mine);
   const gone = db
     .deleteFrom("configs")
     .where(sql<boolean>`configs.id in (${mine.select("configs.id")})`)
@@ -542,7 +611,23 @@ export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {
   throw inUse(used);
 }
 
-type Use = { kind: StoredKind; id: string; seen: boolean };
+type Use = { kind: ChildKind; id: string; seen: boolean };
+
+/** What uses these configs or their children, and whether the viewer may see it. */
+function usesOf(db: TenantDb, rows: Configs): RawBuilder<Use> {
+  const ids = rows.select("configs.id");
+  const whole = db
+    .selectFrom("configs")
+    .select("configs.id")
+    .where(sql<boolean>`(configs.id in (${ids}) or configs.parent_id in (${ids}))`);
+  const uses = holders.map(({ kind, table, column, id }) => {
+    const holder = sql.ref(`held.${id}`);
+    const seen = readable(db, kind).where(sql<boolean>`${sql.ref(`${kinds[kind].table}.id`)} = ${holder}`);
+    return sql`select ${sql.lit(kind)} as kind, ${holder} as id, exists (${seen.select(sql`1`.as("one"))}) as seen
+      from (${db.selectFrom(table).selectAll()}) as held where ${sql.ref(`held.${column}`)} in (${whole})`;
+  });
+  return sql`${sql.join(uses, sql` union `)}`;
+}
 
 function inUse(uses: Use[]) {
   const told = uses

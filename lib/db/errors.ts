@@ -70,7 +70,10 @@ function asForbidden(reason: string, permission: string): ApiError {
 const stillUsed = (name: string) =>
   refuse("in_use", `Something that would go with this is still in use, by a ${name}.`);
 
-const nameOf = (table: string) => Object.values(kinds).find((kind) => kind.table === table)?.name ?? table;
+/** What a row that isn't known by itself is a part of. */
+const partOf: Record<string, string> = { agent_routine_configs: kinds.agent_routine.table };
+const nameOf = (table: string) =>
+  Object.values(kinds).find((kind) => kind.table === (partOf[table] ?? table))?.name ?? table;
 
 /**
  * `<table>_<field>_key` is a value that is taken (409), `…_once` one where the contract says 422; `<table>_tenant_fkey` and

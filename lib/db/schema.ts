@@ -162,6 +162,7 @@ export interface Database {
     default_model: string | null;
     originator: string | null;
     lookup_key: string | null;
+    template_config_id: Fixed<Id<"config"> | null>;
     metadata: Json<Metadata>;
     acl: JsonOrNull<Acl>;
     readers: GeneratedAlways<string[] | null>;
@@ -197,6 +198,12 @@ export interface Database {
     content: Fixed<string>;
     data: ColumnType<Metadata | null, string | null | undefined, never>;
     change_description: Fixed<string | null>;
+    created_at: Stamp;
+  };
+  secret_keys: Owner & {
+    id: GeneratedAlways<string>;
+    sealed: Fixed<Uint8Array>;
+    tag: Fixed<Uint8Array>;
     created_at: Stamp;
   };
   agent_computers: OnAgent & {
@@ -253,17 +260,24 @@ export interface Database {
     interval_s: number | null;
     handler_type: (typeof handlerTypes)[number];
     config_id: Id<"config"> | null;
+    config_kind: GeneratedAlways<string | null>;
     script: string | null;
     preset_name: string | null;
     preset_config: JsonOrNull<Metadata>;
     steps: Json<Metadata[]>;
     message_policy: JsonOrNull<Metadata>;
+    template_config_id: Id<"config"> | null;
     metadata: Json<Metadata>;
     acl: JsonOrNull<Acl>;
     readers: GeneratedAlways<string[] | null>;
     writers: GeneratedAlways<string[] | null>;
     created_at: Stamp;
     updated_at: Stamp;
+  };
+  agent_routine_configs: OnAgent & {
+    routine_id: Fixed<Id<"agent_routine">>;
+    config_id: Fixed<Id<"config">>;
+    config_kind: Fixed<string>;
   };
   agent_routine_runs: OnAgent & {
     id: Fixed<Id<"agent_routine_run">>;
@@ -327,6 +341,8 @@ export interface Database {
     sort_order: Generated<number>;
     depends_on: Generated<string[]>;
     verify_config: JsonOrNull<Metadata>;
+    script_id: GeneratedAlways<Id<"config"> | null>;
+    script_kind: GeneratedAlways<string>;
     dedupe_key: Fixed<string | null>;
     last_verified_at: ColumnType<string | null, never, string>;
     last_verifier_message: ColumnType<string | null, never, string | null>;

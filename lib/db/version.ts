@@ -23,4 +23,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-slicing-nothing",
   "2026-11-22-tools",
   "2026-11-22-working-memory",
+  "2026-11-23-named-configs",
 ];

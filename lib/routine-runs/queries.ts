@@ -14,8 +14,9 @@ const INVOKED = "agentroutine.invoked";
 
 /** Those whose routine the viewer may read, where there still is one. */
 function ofReadable(db: TenantDb, runs: Runs): Runs {
-  const routines = db.selectFrom("agent_routines").select("agent_routines.id").where(passesOwn(db, "readers"));
-  return runs.where(sql<boolean>`(routine_id is null or routine_id in ${routines})`);
+  const hidden = db.selectFrom("agent_routines").where(sql<boolean>`${passesOwn(db, "readers")} is not true`);
+  const routine = hidden.where(sql<boolean>`agent_routines.id = agent_routine_runs.routine_id`);
+  return runs.where(sql<boolean>`not exists (${routine.select(sql`1`.as("one"))})`);
 }
 const withStatus = (status: RunRow["status"] | undefined) => (runs: Runs) =>
   status ? runs.where("status", "=", status) : runs;

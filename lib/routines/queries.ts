@@ -1,31 +1,72 @@
 import { type RawBuilder, sql } from "kysely";
+import * as v from "valibot";
 import { createChild, listChildrenOf, reachChild, updateChild } from "../agents/children.ts";
 import { agentNamed } from "../agents/queries.ts";
 import { firstAcl, nextAcl, passes } from "../auth/acl.ts";
-import { configNamed, mayConfig } from "../configs/queries.ts";
+import { configNamed, templatesNamed } from "../configs/queries.ts";
 import { mustHold } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { unprocessable } from "../errors.ts";
+import { invalid, unprocessable } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import { parseCron, shortestInterval } from "../schedules/clock.ts";
-import { CRON_EVENT, type CreateRoutine, type ListRoutines, type RoutineRow, type UpdateRoutine } from "./schema.ts";
+import {
+  bodyOfTemplate,
+  CRON_EVENT,
+  type CreateRoutine,
+  configKindOf,
+  createRoutineBody,
+  type ListRoutines,
+  type Named,
+  type RoutineRow,
+  referring,
+  type UpdateRoutine,
+} from "./schema.ts";
 
 const jsonOf = (value: object | null | undefined) => (value ? JSON.stringify(value) : value);
 
+/** A routine's JSON, as SQL, that names these configs: by their ids, where the viewer may read them. See `configNamed`. */
+export function withIds(
+  db: TenantDb,
+  org: RawBuilder<unknown>,
+  json: RawBuilder<unknown>,
+  named: Pick<Named, "name" | "kind">[],
+): RawBuilder<string> {
+  const id = configNamed(db, sql`names.name`, sql`array[names.kind]`, org);
+  return sql`app.with_ids(${json}, (select jsonb_object_agg(names.kind || ' ' || names.name, ${id})
+    from jsonb_to_recordset(${JSON.stringify(named)}::jsonb) as names (name text, kind text)))`;
+}
+
+/** All that a body's JSON names. */
+function namedIn(body: UpdateRoutine): Named[] {
+  const all: Named[] = [];
+  referring(body, (named) => {
+    all.push(named);
+    return named.name;
+  });
+  return all;
+}
+
 /** The columns that a body sets, in the org that `org` gives; absent leaves alone, null clears. */
-function columns(db: TenantDb, org: RawBuilder<string>, body: UpdateRoutine) {
-  const { name, description, lookup_key, event_type, schedule, handler_type, script, preset_name, config } = body;
+function columns(db: TenantDb, org: RawBuilder<string>, { ...body }: UpdateRoutine) {
+  // What runs no config has none.
+  if (body.handler_type && !configKindOf(body.handler_type) && body.config === undefined) body.config = null;
+  const named = (column: "steps" | "preset_config") => {
+    const json = jsonOf(body[column]);
+    const names = namedIn({ [column]: body[column] });
+    return names.length ? withIds(db, org, sql`${json}::jsonb`, names) : json;
+  };
+  const { name, description, lookup_key, event_type, schedule, handler_type, script, preset_name } = body;
   return {
     ...{ name, description, lookup_key, event_type, schedule, handler_type, script, preset_name },
     trigger_context: body.trigger_context === null ? ("event" as const) : body.trigger_context,
     interval_s: schedule == null ? schedule : shortestInterval(parseCron(schedule)!),
-    config_id: config == null ? config : configNamed(db, config, undefined, org),
+    config_id: body.config == null ? body.config : configNamed(db, body.config, undefined, org),
     user_id: body.user === "" ? null : body.user,
     event_config: jsonOf(body.event_config),
-    preset_config: jsonOf(body.preset_config),
+    preset_config: named("preset_config"),
     message_policy: jsonOf(body.message_policy),
-    steps: body.steps === undefined ? undefined : JSON.stringify(body.steps ?? []),
+    steps: body.steps === undefined ? undefined : (named("steps") ?? "[]"),
     metadata: body.metadata === undefined ? undefined : JSON.stringify(body.metadata ?? {}),
   };
 }
@@ -40,19 +81,17 @@ export const notTooOften = (db: TenantDb, interval: number, field = "schedule"):
   db.behind(mustHold(sql`${interval} >= ${minInterval(db)}`, field, TOO_OFTEN));
 
 /** This database behind what only it can see of a body: how often the app lets a schedule come, and which configs are there. */
-function checked(db: TenantDb, orgs: RawBuilder<unknown>, { schedule, steps }: UpdateRoutine): TenantDb {
-  let behind = schedule ? notTooOften(db, shortestInterval(parseCron(schedule)!)) : db;
-  const named = [...new Set(steps?.flatMap(({ config }) => config ?? []))];
-  if (named.length) {
-    const there = db
-      .selectFrom("configs")
-      .where(sql<boolean>`org_id = place.org`)
-      .where(sql<boolean>`(configs.id = names.name or configs.lookup_key = names.name)`)
-      .where(mayConfig(db, "read"));
-    const missing = sql`select from (${orgs}) as place (org), unnest(${named}::text[]) as names (name) where not exists (${there.select(sql`1`.as("one"))})`;
-    behind = behind.behind(mustHold(sql`not exists (${missing})`, "steps", "name a config that isn't there"));
-  }
-  return behind;
+function checked(db: TenantDb, orgs: RawBuilder<unknown>, body: UpdateRoutine): TenantDb {
+  const { schedule } = body;
+  const behind = schedule ? notTooOften(db, shortestInterval(parseCron(schedule)!)) : db;
+  const named = namedIn(body);
+  if (!named.length) return behind;
+  const id = configNamed(db, sql`names.name`, sql`array[names.kind]`, sql`place.org`);
+  return behind.behind(sql`select app.must_hold(false, split_part(names.pointer, '/', 2),
+      substr(names.pointer, 2) || ' names no ' || names.kind || ' that is there: ' || left(names.name, 100))
+    from (${orgs}) as place (org),
+      jsonb_to_recordset(${JSON.stringify(named)}::jsonb) as names (name text, kind text, pointer text)
+    where ${id} = '' limit 1`);
 }
 
 /** Those of these agents (or of all), newest first, and those that this event starts: see `listChildrenOf`. */
@@ -85,19 +124,40 @@ export function createRoutine(
   });
 }
 
-/** Changes a routine, by the same rules. */
-export function updateRoutine(
+/** Changes a routine, by the same rules. Two round trips where it becomes as a template says: see `updateTool`. */
+export async function updateRoutine(
   db: TenantDb,
   id: Id<"agent_routine">,
-  { acl, ...body }: UpdateRoutine,
+  { acl, template, ...sent }: UpdateRoutine,
 ): Promise<RoutineRow> {
+  const named = template ? await templateOf(db, id, template) : null;
+  const body = { ...named?.body, ...sent };
   const orgs = reachChild(db, "agent_routine", id, "read").rows.select(sql`org_id`.as("org"));
-  const values = columns(db, sql`agent_routines.org_id`, body);
   return updateChild(checked(db, sql`${orgs}`, body), "agent_routine", id, {
-    ...values,
+    ...columns(db, sql`agent_routines.org_id`, body),
+    template_config_id: named?.id,
     acl: acl === undefined ? undefined : nextAcl(acl),
   });
 }
+
+/** What a template says of a routine. Its status, lookup_key, user and access list are the routine's own. */
+async function templateOf(db: TenantDb, id: Id<"agent_routine">, name: string) {
+  const child = reachChild(db, "agent_routine", id, "write");
+  const org = sql`(${child.rows.select("org_id")})`;
+  const [template] = await templatesNamed(child.db, org, [name], ["AgentRoutineTemplate"]);
+  if (!template) throw invalid({ field: "template", message: "there is no such template" });
+  const result = v.safeParse(createRoutineBody, bodyOfTemplate(template.said));
+  if (!result.success) {
+    const at = v.getDotPath(result.issues[0]);
+    throw invalid({ field: "template", message: `says what a routine doesn't take: ${at}` });
+  }
+  return { id: template.id, body: { ...unsaid, ...result.output } };
+}
+/** What a routine does and when it starts is one whole: what its template doesn't say of that, it has not. */
+const unsaid: UpdateRoutine = {
+  ...{ config: null, script: null, preset_name: null, preset_config: null, steps: null },
+  ...{ event_type: null, event_config: null, schedule: null, trigger_context: null, message_policy: null },
+};
 
 /** From here on it starts. 422 where its schedule comes more often than the app lets it now. */
 export function activateRoutine(db: TenantDb, id: Id<"agent_routine">): Promise<RoutineRow> {

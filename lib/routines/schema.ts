@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
 import { acl, aclBody } from "../auth/acl.ts";
 import { handlerTypes, type Row, routineStatuses, triggerContexts } from "../db/schema.ts";
-import { idOf, list, map, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
+import { idOf, isMap, list, map, metadata, nullable, rule, stamp, text } from "../http/valid.ts";
 import { positive } from "../paging.ts";
 import { cronText, timeZone } from "../schedules/schema.ts";
 import { presetNamed, presetNames } from "./presets.ts";
@@ -21,7 +21,8 @@ const presetConfig = v.strictObject({
   llm: v.optional(v.nullable(v.strictObject({ model: v.optional(v.nullable(text(200))) }))),
   session_mode: v.optional(v.nullable(v.picklist(sessionModes))),
   session_scope: v.optional(v.nullable(v.picklist(sessionScopes))),
-  structured_message_template_ids: v.optional(v.nullable(list(text(255), 50))),
+  /** Of AgentMessageSchema configs, by id or lookup_key. */
+  structured_message_template_ids: v.optional(v.nullable(list(v.pipe(text(255), v.nonEmpty()), 50))),
 });
 type PresetConfig = v.InferOutput<typeof presetConfig>;
 
@@ -66,6 +67,9 @@ const step = v.strictObject({
   on_error: v.optional(v.nullable(v.picklist(["halt", "continue", "retry"]))),
 });
 type Step = v.InferOutput<typeof step>;
+/** The kind of the config that a handler runs; of one that runs none, null. */
+export const configKindOf = (handler_type: unknown) =>
+  handler_type === "script" ? "Script" : handler_type === "workflow_graph" ? "WorkflowGraph" : null;
 const TRIGGER = "trigger";
 const putsOut = ({ output_key, name }: Step) => output_key ?? name;
 
@@ -144,6 +148,11 @@ export const createRoutineBody = v.pipe(
     "is what a workflow_graph needs",
   ),
   rule(
+    "config",
+    ({ handler_type, config }) => !config || configKindOf(handler_type) !== null,
+    "is for handler_type script or workflow_graph alone",
+  ),
+  rule(
     "script",
     ({ handler_type, script, config }) => handler_type !== "script" || Boolean(script || config),
     "is what handler_type script needs, or a config",
@@ -167,11 +176,69 @@ export const updateRoutineBody = v.pipe(
     ...fields,
     name: v.optional(v.pipe(text(200), v.nonEmpty())),
     handler_type: v.optional(v.picklist(handlerTypes)),
-    template: notYet("is not supported yet: nothing makes routines of templates"),
+    /** An AgentRoutineTemplate config: the routine becomes as it says, but for what is sent beside it. */
+    template: v.optional(v.nullable(v.pipe(text(255), v.nonEmpty()))),
   }),
   rule("preset_config", (body) => sessionFits(body), NO_SESSION),
 );
 export type UpdateRoutine = v.InferOutput<typeof updateRoutineBody>;
+
+/** A config that a routine's JSON names, by the JSON pointer of where it does, and the kind that it must be of. */
+export type Named = { name: string; kind: string; pointer: string };
+type Naming = Pick<UpdateRoutine, "steps" | "preset_config">;
+
+/** The body with each config that its steps and the forms of its messages name as `refer` calls it. */
+export function referring<B extends Naming>(body: B, refer: (named: Named) => string): B {
+  const inForms = ({ structured_message_template_ids: forms, ...config }: PresetConfig, pointer: string) => ({
+    ...config,
+    ...(forms && {
+      structured_message_template_ids: forms.map((name, i) =>
+        refer({ name, kind: "AgentMessageSchema", pointer: `${pointer}/structured_message_template_ids/${i}` }),
+      ),
+    }),
+  });
+  const inStep = (step: Step, pointer: string): Step => ({
+    ...step,
+    ...(step.config && {
+      config: refer({ name: step.config, kind: configKindOf(step.handler_type)!, pointer: `${pointer}/config` }),
+    }),
+    ...(step.preset_config && { preset_config: inForms(step.preset_config, `${pointer}/preset_config`) }),
+  });
+  return {
+    ...body,
+    ...(body.preset_config && { preset_config: inForms(body.preset_config, "/preset_config") }),
+    ...(body.steps && { steps: body.steps.map((step, i) => inStep(step, `/steps/${i}`)) }),
+  };
+}
+
+const present = (said: Record<string, unknown>, ...names: string[]) =>
+  Object.fromEntries(names.flatMap((name) => (said[name] == null ? [] : [[name, said[name]]])));
+
+/** What a body would say of the routine that a template describes: the public formats have words of their own. */
+export function bodyOfTemplate(said: Record<string, unknown>): Record<string, unknown> {
+  const handler_type = said.handler_type ?? (said.preset_name ? "preset" : undefined);
+  const { structured_message_template_refs: refs, preset_instructions: instructions, steps } = said;
+  const preset_config = {
+    ...(isMap(said.preset_config) && said.preset_config),
+    ...(instructions ? { instructions } : {}),
+    ...(Array.isArray(refs) && refs.length ? { structured_message_template_ids: refs } : {}),
+  };
+  return {
+    ...present(said, "name", "description", "script", "preset_name", "event_type", "event_config", "schedule"),
+    ...present(said, "trigger_context", "message_policy", "metadata"),
+    handler_type,
+    // What runs no config may say one all the same.
+    ...(said.config_ref && configKindOf(handler_type) ? { config: said.config_ref } : {}),
+    ...(Object.keys(preset_config).length && { preset_config }),
+    ...(Array.isArray(steps) && steps.length
+      ? {
+          steps: steps
+            .filter(isMap)
+            .map(({ config_ref, ...step }) => ({ ...step, ...(config_ref ? { config: config_ref } : {}) })),
+        }
+      : {}),
+  };
+}
 
 /** An unpaged list of the contract, bounded: the newest, and from a cursor on the next. */
 export const listRoutinesQuery = v.object({
@@ -222,7 +289,7 @@ export const routine = v.strictObject({
   ),
   metadata: v.record(v.string(), v.unknown()),
   acl: v.nullable(acl),
-  last_applied_template_config: v.null(),
+  last_applied_template_config: nullable,
   created_at: stamp,
   updated_at: stamp,
 });
@@ -268,7 +335,7 @@ export const toRoutine = (row: RoutineRow): v.InferOutput<typeof routine> => ({
   message_policy: row.message_policy && toMessagePolicy(row.message_policy),
   metadata: row.metadata,
   acl: row.acl,
-  last_applied_template_config: null,
+  last_applied_template_config: row.template_config_id,
   created_at: row.created_at,
   updated_at: row.updated_at,
 });

@@ -5,6 +5,7 @@
 import { sql } from "kysely";
 import { type KeyType, newKey } from "../auth/keys.ts";
 import { NONE } from "../db/schema.ts";
+import { mustHold } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { forbidden, notFound } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
@@ -35,11 +36,11 @@ export async function createSandbox(
   }
   const inside = db.inSandbox(id);
   const { insert } = await prepareKey(inside, newId("key"), "publishable", values.expires_at);
-  const { above, made, keys } = await db.batch({
-    above: db
-      .selectFrom("orgs")
-      .select("name")
-      .where("id", "=", org ?? NOBODY),
+  const orgs = db.selectFrom("orgs").where("id", "=", org ?? NOBODY);
+  // Held until the sandbox is there: an org that ends meanwhile finds it, and takes its label away.
+  const there = mustHold(sql`exists (${orgs.select("id").forKeyShare()})`, "org", "there is no such org");
+  const { above, made, keys } = await (org ? db.behind(there) : db).batch({
+    above: orgs.select("name"),
     narrowing: inside.narrowing,
     place: inside.insertInto("tenants", {}),
     made: inside.insertInto("sandboxes", { ...values, for_org_id: org }).returningAll(),

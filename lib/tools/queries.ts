@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import * as v from "valibot";
 import { insertChild, listChildren, listChildrenOf, reachChild, telling, updateChild } from "../agents/children.ts";
-import { configNamed, contentsNamed } from "../configs/queries.ts";
+import { configNamed, templatesNamed } from "../configs/queries.ts";
 import { type ToolKind, toolKinds } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, unprocessable } from "../errors.ts";
@@ -34,7 +34,6 @@ function columns(db: TenantDb, above: "agents" | "agent_tools", body: UpdateTool
     config_id: named(body.config),
     parameters: json(body.parameters),
     parameters_config_id: named(body.parameters_config),
-    template_config_id: body.template ? named(body.template) : undefined,
     builtin_tool_config: json(body.builtin_tool_config),
     effect: body.effect,
     approval: body.approval === null ? "none" : body.approval,
@@ -96,11 +95,12 @@ export const listTools = (db: TenantDb, { agent, kind }: ListTools, page: Cursor
   listChildrenOf(db, "agent_tool", agent, page, { narrow: (rows) => rows.where(ofKind(kind)) });
 
 /** What a template says of a tool. Its status, lookup_key and kind are the tool's own. */
-async function templateOf(db: TenantDb, id: Id<"agent_tool">, name: string): Promise<UpdateTool> {
+async function templateOf(db: TenantDb, id: Id<"agent_tool">, name: string) {
   const child = reachChild(db, "agent_tool", id, "write");
   const org = sql`(${child.rows.select("org_id")})`;
-  const [said] = await contentsNamed(child.db, org, [name], ["AgentToolTemplate"]);
-  if (!said) throw invalid({ field: "template", message: "there is no such template" });
+  const [template] = await templatesNamed(child.db, org, [name], ["AgentToolTemplate"]);
+  if (!template) throw invalid({ field: "template", message: "there is no such template" });
+  const { said } = template;
   const own = ["name", "name_prefix", "description", "instruction", "parameters", "async", "builtin_tool_config"];
   const { handler_type, config_ref, parameters_config_ref } = said;
   const given = {
@@ -113,7 +113,7 @@ async function templateOf(db: TenantDb, id: Id<"agent_tool">, name: string): Pro
     updateToolBody,
     Object.fromEntries(Object.entries(given).filter(([, value]) => value != null)),
   );
-  if (result.success) return result.output;
+  if (result.success) return { id: template.id, body: result.output };
   throw invalid({ field: "template", message: `says what a tool doesn't take: ${v.getDotPath(result.issues[0])}` });
 }
 
@@ -122,12 +122,14 @@ async function templateOf(db: TenantDb, id: Id<"agent_tool">, name: string): Pro
  * trips where it becomes as a template says: only the database has that, and only the Worker reads it.
  */
 export async function updateTool(db: TenantDb, id: Id<"agent_tool">, sent: UpdateTool): Promise<ToolRow> {
-  const body = sent.template ? { ...(await templateOf(db, id, sent.template)), ...sent } : sent;
+  const named = sent.template ? await templateOf(db, id, sent.template) : null;
+  const body: UpdateTool = { ...named?.body, ...sent };
   const faults = toolKinds.map((kind) => ({ kind, faults: faultsFor(kind, body) }));
   const kinds = faults.filter(({ faults }) => !faults.length).map(({ kind }) => kind);
   const next = (field: "name" | "name_prefix") =>
     body[field] === undefined ? sql.ref(field) : sql`${body[field]}::text`;
-  return updateChild(db, "agent_tool", id, columns(db, "agent_tools", body), {
+  const values = { ...columns(db, "agent_tools", body), template_config_id: named?.id };
+  return updateChild(db, "agent_tool", id, values, {
     where: sql<boolean>`kind = any (${kinds})
       and (kind <> 'custom' or concat_ws('_', ${next("name_prefix")}, ${next("name")}) <> all (${[...reservedNames]}))`,
     otherwise: () =>

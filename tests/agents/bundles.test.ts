@@ -102,6 +102,12 @@ describe("template_bundle", () => {
       ["order_status", "active", morning.id],
     ]);
     const { data: routines } = await must(owner("GET", `/api/v1/agent_routines?agent=${agent.id}`), 200);
+    const [chain] = routines.filter(({ name }: any) => name === "Chain");
+    expect(chain.steps).toEqual([{ name: "one", handler_type: "script", config: morning.id }]);
+    // The template itself came in a body and is no config; of what it names, one is.
+    expect(agent.last_applied_template_config).toBe(null);
+    const [status] = tools.filter(({ name }: any) => name === "order_status");
+    expect(status.last_applied_template_config).toBe(agent.installed_configs[3].id);
     expect(routines.map(({ name, status, config }: any) => [name, status, config]).sort()).toEqual([
       ["Chain", "draft", null],
       ["Morning", "active", morning.id],
@@ -119,6 +125,61 @@ describe("template_bundle", () => {
     expect((await get("agent_health_actions?source[]=health")).data[0].title).toBe("Images is not available yet");
     const content = await owner("GET", `/api/v1/config/${agent.installed_configs[2].id}/content`);
     expect(content.text).toBe("a,b\n");
+  });
+
+  it("keeps what its JSON names: by the id of what the org has, of the right kind, undeletable", async () => {
+    const { acme, as } = await anApp();
+    const owner = as(acme);
+    const config = (kind: string, raw_content: string, mime_type = "text/plain") =>
+      must(
+        owner("POST", "/api/v1/config", { kind, raw_content, mime_type, lookup_key: unique("k"), system: true }),
+        201,
+      );
+    const script = await config("Script", "1");
+    const form = await config("AgentMessageSchema", '{"schema":{}}', "application/json");
+    const template = (script: string, form: string) => ({
+      name: "A",
+      routines: [
+        { name: "R", handler_type: "chain", steps: [{ handler_type: "script", config_ref: script }] },
+        { name: "S", preset_name: "do_task", structured_message_template_refs: [form] },
+        { ...{ name: "T", template_path: "routines/t.yaml" } },
+      ],
+      setup_actions: [{ action_type: "custom", title: "Look", verify_config: { script_ref: script } }],
+    });
+    const configs = [
+      yaml("routines/t.yaml", `kind: AgentRoutineTemplate\nname: t\ndisplay_name: T\npreset_name: do_task\n`),
+    ];
+    const bundle = (script: string, form: string, suffix = unique("s")) => ({
+      template_bundle: { template: template(script, form), configs, lookup_key_suffix: suffix },
+    });
+    const at = "template_bundle.template";
+    const faults = faultsOf(await make(owner, bundle(form.lookup_key, script.lookup_key))).slice(1) as string[];
+    expect(faults.map((fault) => fault.replace(`${at} `, "").split(":")[0]).sort()).toEqual([
+      "/routines/0/steps/0/config",
+      "/routines/1/preset_config/structured_message_template_ids/0",
+      "/setup_actions/0/verify_config/script_ref",
+    ]);
+    const agent = await made(owner, bundle(script.lookup_key, form.lookup_key));
+    const { data } = await must(owner("GET", `/api/v1/agent_routines?agent=${agent.id}`), 200);
+    const [r, s, t] = ["R", "S", "T"].map((wanted) => data.find(({ name }: any) => name === wanted));
+    expect([r.steps[0].config, s.preset_config.structured_message_template_ids]).toEqual([script.id, [form.id]]);
+    expect(t.last_applied_template_config).toBe(agent.installed_configs[0].id);
+    const { data: actions } = await must(owner("GET", `${AGENTS}/${agent.id}/agent_health_actions`), 200);
+    expect(actions[0].verify_config).toEqual({ script_ref: script.id });
+    const used = await owner("DELETE", `/api/v1/config/${script.id}`);
+    expect([
+      used.status,
+      ...used.body.detail
+        .match(/[a-z ]+ a[a-z]{2}_\w+/g)
+        .map((use: string) => use.trim())
+        .sort(),
+    ]).toEqual([...[409, `health action ${actions[0].id}`, `routine ${r.id}`]]);
+    expect((await owner("DELETE", `/api/v1/config/${form.id}`)).body.detail).toContain(s.id);
+    const { template: said } = await must(owner("GET", `${AGENTS}/${agent.id}/export`), 200);
+    expect(said.setup_actions[0].verify_config).toEqual({ script_ref: script.lookup_key });
+    expect(said.routines.find(({ name }: any) => name === "R").steps[0].config_ref).toBe(script.lookup_key);
+    await must(owner("DELETE", `${AGENTS}/${agent.id}`), 204);
+    for (const { id } of [script, form]) await must(owner("DELETE", `/api/v1/config/${id}`), 204);
   });
 
   it("is told of once in the feed, of the agent", async () => {
@@ -307,7 +368,7 @@ parameters: { type: object }
       );
     const [key, script] = [unique("t"), unique("s")];
     await config("Script", "1 + 1", { lookup_key: script, mime_type: "text/plain" });
-    await config("AgentToolTemplate", part(script), { virtual_path: "parts/sum.yaml" });
+    const sum = await config("AgentToolTemplate", part(script), { virtual_path: "parts/sum.yaml" });
     const { id } = await config("AgentTemplate", template("Of a template"), { lookup_key: key });
     const one = await made(owner, { template: key });
     const other = await made(owner, { template: id, name: "Other" });
@@ -315,6 +376,22 @@ parameters: { type: object }
     expect(one).not.toHaveProperty("installed_configs");
     const tools = (await must(owner("GET", `${AGENTS}/${other.id}/agent_tools`), 200)).data;
     expect(tools.map(({ name }: any) => name).sort()).toEqual(["memory", "sum"]);
+    // What each was made of, and by which the agents are found.
+    expect([one, other].map((agent) => agent.last_applied_template_config)).toEqual([id, id]);
+    expect(await must(owner("GET", `${AGENTS}/${one.id}`), 200)).toEqual(one);
+    const of = async (template: string) =>
+      (await must(owner("GET", `${AGENTS}?template_config=${template}`), 200)).data.map((agent: any) => agent.id);
+    expect([await of(id), await of(sum.id)]).toEqual([[other.id, one.id], []]);
+    const madeOf = tools.map(({ name, last_applied_template_config }: any) => [name, last_applied_template_config]);
+    expect(madeOf.sort()).toEqual([
+      ["memory", null],
+      ["sum", sum.id],
+    ]);
+    // It tells of the past: it keeps nothing, and stays.
+    await must(owner("DELETE", `/api/v1/config/${key}?system=true`), 204);
+    expect([await of(id), (await must(owner("GET", `${AGENTS}/${one.id}`), 200)).last_applied_template_config]).toEqual(
+      [[other.id, one.id], id],
+    );
     for (const [call, name] of [
       [as(globex), id],
       [owner, "nothing"],

@@ -371,7 +371,7 @@ describe("a version", () => {
 
 describe("PATCH /api/v1/config/{config}", () => {
   it("clears a key, a path and a solution with an empty string, and names what is not there", async () => {
-    const { acme, globex, as } = await anApp();
+    const { acme, globex, as, asDeveloper } = await anApp();
     const solution = (call: Call) =>
       aConfig(call, { kind: "Solution", mime_type: "text/yaml", raw_content: "name: s" });
     const [ours, theirs] = [await solution(as(acme)), await solution(as(globex))];
@@ -379,6 +379,8 @@ describe("PATCH /api/v1/config/{config}", () => {
     expect(made.parent_solution).toBe(ours.id);
     expect(await list(as(acme), `?parent_solutions[]=${ours.id}`)).toEqual([made.id]);
     for (const other of [theirs.id, made.id, "nothing"]) {
+      const refused = await as(acme)("POST", "/api/v1/config", { ...plain("x"), parent_solution: other });
+      expect(fieldsOf(refused)).toEqual([422, ["parent_solution"]]);
       const answer = await as(acme)("PATCH", at(made), { parent_solution: other });
       expect(fieldsOf(answer)).toEqual([422, ["parent_solution"]]);
     }
@@ -390,7 +392,11 @@ describe("PATCH /api/v1/config/{config}", () => {
     expect(cleared.current_version.version_number).toBe(1);
     expect((await must(as(acme)("PATCH", at(made), { parent_solution: ours.id }), 200)).parent_solution).toBe(ours.id);
     await must(as(acme)("DELETE", at(ours)), 204);
-    expect((await must(as(acme)("GET", at(made)), 200)).parent_solution).toBe(null);
+    // It tells of the past, wherever the config stays.
+    expect((await must(as(acme)("GET", at(made)), 200)).parent_solution).toBe(ours.id);
+    const give = (to: string) => asDeveloper("POST", `${at(made)}/change_owner`, { system: true, org: to });
+    expect((await must(give(acme), 200)).parent_solution).toBe(ours.id);
+    expect((await must(give(globex), 200)).parent_solution).toBe(null);
   });
 });
 

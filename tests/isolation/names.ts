@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import type { Kind } from "../../lib/kinds.ts";
 import { bearer, caller, must, unique } from "../harness/index.ts";
-import { ALWAYS_ITSELF, absentId, addressOf, bodyOf, guarded, type Operation, referenceOf } from "./operations.ts";
+import { bodyNaming, configsOf, namingConfigs, waysToName } from "./configs.ts";
+import { ALWAYS_ITSELF, absentId, addressOf, guarded, makeRows, type Operation, referenceOf } from "./operations.ts";
 import { aToken } from "./places.ts";
 import { faultsOf, leaks, ownRows, refusalToOwn, short, wire } from "./refusals.ts";
 import { type Credential, isForeign, marksFor, rowOf, type Stage, strangersTo, walking } from "./stage.ts";
@@ -50,24 +51,45 @@ export function whatARequestNames(the: () => Stage) {
         credential.kind === "key" || operation.name !== ALWAYS_ITSELF.name || name !== ALWAYS_ITSELF.field,
     );
     expect(asked.flatMap(({ foreign }) => foreign).length).toBeGreaterThan(50);
+    // What there is to name is there before it is looked what changes.
+    await Promise.all(the().places.map(configsOf));
     await the().changes();
     const faults = await faultsOf(asked, async ({ operation, name, kind, credential, foreign }) => {
       const ask = (value: string) => {
-        const body = { ...bodyOf(operation, credential), [name]: value };
+        const body = bodyNaming(operation, credential.home, name, value);
         return credential.call(operation.method, own(operation, credential), body, walking);
       };
       const absent = wire(await ask(absentId(kind)));
       const faults: string[] = [];
       for (const place of foreign) {
-        const answer = await ask(rowOf(place, kind));
-        const what = `${credential.name}: ${operation.name} with ${name} of ${place.name}:`;
-        if (answer.status !== 422) faults.push(`${what} ${short(answer)}`);
-        if (wire(answer) !== absent) faults.push(`${what} ${wire(answer)} instead of ${absent}`);
+        for (const value of (await waysToName(operation, name, place)) ?? [rowOf(place, kind)]) {
+          const answer = await ask(value);
+          const what = `${credential.name}: ${operation.name} with ${name} ${value} of ${place.name}:`;
+          if (answer.status !== 422) faults.push(`${what} ${short(answer)}`);
+          if (wire(answer) !== absent) faults.push(`${what} ${wire(answer)} instead of ${absent}`);
+        }
       }
       return faults;
     });
     expect(faults).toEqual([]);
     expect(await the().changes()).toEqual([]);
+  });
+
+  it("in a body: a config of one's own is taken, by its id and by its key", async () => {
+    const owner = the().live[0]!;
+    const { home } = owner;
+    const fields = guarded.flatMap((operation) => (operation.body ?? []).map((name) => ({ operation, name })));
+    const asked = fields.filter(({ operation, name }) => namingConfigs.includes(`${operation.name} ${name}`));
+    expect(asked.length).toBe(namingConfigs.length);
+    for (const { operation, name } of asked) {
+      for (const value of (await waysToName(operation, name, home))!) {
+        const path = addressOf(operation, await makeRows(operation.parameters, home, owner.user));
+        const answer = await owner.call(operation.method, path, bodyNaming(operation, home, name, value));
+        expect([operation.name, name, answer.status, answer.text]).toEqual([
+          ...[operation.name, name, operation.success, answer.text],
+        ]);
+      }
+    }
   });
 }
 

@@ -303,6 +303,9 @@ export const NOT_ROWS = [
   "thread_id",
 ];
 
+/** Names that mean a config, and don't say so: of each, tests/isolation/configs.ts knows which kind. */
+const CONFIGS = ["parent", "parents", "parent_solution", "parent_solutions", "template"];
+
 /**
  * The kind of row that a name in a query or a body means: the kind's own name, or one that ends in it, as
  * `run_as_user`. "unknown": it ends as an id does, and the walk must be told of what. A kind without a table has no
@@ -310,6 +313,7 @@ export const NOT_ROWS = [
  */
 export function referenceOf(name: string): Kind | "unknown" | null {
   if (NOT_ROWS.includes(name)) return null;
+  if (CONFIGS.includes(name.replace(/\[\]$/, ""))) return "config";
   const word = name.replace(/\[\]$/, "").replace(/_ids?$/, "");
   const isMeant = (kind: Kind) => word === kind || word.endsWith(`_${kind}`);
   const kind = (Object.keys(kinds) as Kind[]).find(isMeant);

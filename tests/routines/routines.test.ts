@@ -1,9 +1,22 @@
 import { PlatformClient } from "@archastro/sdk";
 import { describe, expect, it } from "vitest";
-import { type App, anAgent, anApp, bearer, type Call, caller, must, sql, system, together } from "../harness/index.ts";
+import {
+  type App,
+  anAgent,
+  anApp,
+  bearer,
+  type Call,
+  caller,
+  must,
+  sql,
+  system,
+  together,
+  unique,
+} from "../harness/index.ts";
 
 const aTask = { name: "task", handler_type: "preset", preset_name: "do_task" };
 const aScript = { name: "script", handler_type: "script", script: "1" };
+const [GRAPH, FORM] = ["WorkflowGraph", "AgentMessageSchema"];
 
 /** An agent of a fresh app, and what its routines take. */
 async function start() {
@@ -20,12 +33,12 @@ const faults = ({ status, body }: { status: number; body: any }) => [
   ...(body.error?.fields ?? []).map(({ field }: { field: string }) => field),
 ];
 /** A config of the place, as the store would make it. */
-async function aConfig(org: string, lookup_key: string): Promise<string> {
+async function aConfig(org: string, lookup_key: string, kind = "Script"): Promise<string> {
   const [row] = await sql(
     `insert into data.configs (id, app_id, sandbox_id, org_id, kind, lookup_key, mime_type, content_hash)
-     select 'cfg_' || substr(md5(random()::text), 1, 22), app_id, sandbox_id, id, 'Script', $2, 'text/plain', 'sha256:0'
+     select 'cfg_' || substr(md5(random()::text), 1, 22), app_id, sandbox_id, id, $3, $2, 'text/plain', 'sha256:0'
        from data.orgs where id = $1 returning id`,
-    [org, lookup_key],
+    [org, lookup_key, kind],
   );
   return row.id;
 }
@@ -59,7 +72,7 @@ describe("POST /api/v1/agents/{agent}/agent_routines", () => {
 
   it("takes a config by its id or its lookup_key, of the agent's org, and shows its id", async () => {
     const { make, acme, globex, call, at } = await start();
-    const [own, others] = [await aConfig(acme, "graph"), await aConfig(globex, "others")];
+    const [own, others] = [await aConfig(acme, "graph", GRAPH), await aConfig(globex, "others", GRAPH)];
     const graph = { name: "graph", handler_type: "workflow_graph" };
     expect((await make({ ...graph, config: own })).config).toBe(own);
     expect((await make({ ...graph, config: "graph" })).config).toBe(own);
@@ -120,7 +133,7 @@ describe("POST /api/v1/agents/{agent}/agent_routines", () => {
 
   it("takes a chain whose steps feed one another", async () => {
     const { make, acme } = await start();
-    await aConfig(acme, "sum");
+    const sum = await aConfig(acme, "sum");
     const steps = [
       { name: "read", handler_type: "script", script: "1", inputs: { event: "trigger" } },
       {
@@ -132,7 +145,8 @@ describe("POST /api/v1/agents/{agent}/agent_routines", () => {
       },
       { handler_type: "preset", preset_name: "send_message", inputs: { text: "sum" } },
     ];
-    expect((await make(chain(...steps))).steps).toEqual(steps);
+    const [read, , send] = steps;
+    expect((await make(chain(...steps))).steps).toEqual([read, { ...steps[1], config: sum }, send]);
   });
 
   it("refuses a user of another org", async () => {
@@ -206,6 +220,72 @@ describe("PATCH /api/v1/agent_routines/{routine}", () => {
       expect((await must(call("PATCH", of(id), { user: owners[acme] }), 200)).user).toBe(owners[acme]);
       expect((await must(call("PATCH", of(id), { user: none }), 200)).user).toBe(null);
     }
+  });
+});
+
+describe("a routine's template", () => {
+  async function aTemplate(call: Call, said: object, kind = "AgentRoutineTemplate") {
+    const raw_content = JSON.stringify({ kind, name: "digest", display_name: "Digest", ...said });
+    const body = { kind, lookup_key: unique("template"), mime_type: "application/json", raw_content };
+    return must(call("POST", "/api/v1/config", body), 201);
+  }
+
+  it("makes the routine what it says, but for what is sent beside it; status, lookup_key, user and acl stay", async () => {
+    const { make, call, of, acme, owners } = await start();
+    const [script, form] = [await aConfig(acme, "sum"), await aConfig(acme, "form", FORM)];
+    const steps = [
+      { handler_type: "script", config: "sum" },
+      { handler_type: "preset", preset_name: "do_task", preset_config: { structured_message_template_ids: ["form"] } },
+    ];
+    const own = { lookup_key: "mine", status: "active", user: owners[acme], metadata: { a: 1 }, description: "Mine." };
+    const acl = { grants: [{ principal_type: "everyone", actions: ["read", "write"] }] };
+    const routine = await make({ ...own, name: "chain", handler_type: "chain", steps, acl });
+    const one = await aTemplate(call, {
+      ...{ preset_name: "do_task", preset_instructions: "Sum up.", structured_message_template_refs: ["form"] },
+      ...{ schedule: "0 7 * * 1-5", status: "draft", lookup_key: "theirs", config_ref: "nothing that a preset has" },
+    });
+    const changed = await must(call("PATCH", of(routine.id), { template: one.lookup_key, name: "Ours" }), 200);
+    expect(changed).toEqual({
+      ...{
+        ...routine,
+        name: "Ours",
+        handler_type: "preset",
+        preset_name: "do_task",
+        schedule: "0 7 * * 1-5",
+        steps: [],
+      },
+      preset_config: {
+        ...{ instructions: "Sum up.", llm: null, session_mode: "stateless", session_scope: "per_user" },
+        structured_message_template_ids: [form],
+      },
+      ...{ last_applied_template_config: one.id, updated_at: changed.updated_at },
+    });
+    const other = await aTemplate(call, { handler_type: "script", config_ref: "sum", event_type: "thread.created" });
+    expect(await must(call("PATCH", of(routine.id), { template: other.id }), 200)).toMatchObject({
+      ...{ name: "digest", handler_type: "script", config: script, event_type: "thread.created", schedule: null },
+      ...{ preset_name: null, preset_config: null, status: "active", last_applied_template_config: other.id },
+    });
+  });
+
+  it("is refused where it isn't one, or says what a routine doesn't take: 422", async () => {
+    const { make, call, of, as, globex } = await start();
+    const { id } = await make();
+    const patch = async (body: object) => faults(await call("PATCH", of(id), body));
+    const tool = await aTemplate(call, { handler_type: "script" }, "AgentToolTemplate");
+    const foreign = await aTemplate(as(globex), { preset_name: "do_task" });
+    for (const template of ["nothing", tool.id, tool.lookup_key, foreign.id, foreign.lookup_key]) {
+      expect(await patch({ template })).toEqual([422, "template"]);
+    }
+    const wrong = await aTemplate(call, { preset_name: "dance" });
+    const { body } = await call("PATCH", of(id), { template: wrong.id });
+    expect(body.error.fields).toEqual([
+      { field: "template", message: "says what a routine doesn't take: preset_name" },
+    ]);
+    const missing = await aTemplate(call, { handler_type: "script", config_ref: "absent" });
+    expect(await patch({ template: missing.id })).toEqual([422, "config"]);
+    const often = await aTemplate(call, { preset_name: "do_task", steps: [{ handler_type: "script", script: "1" }] });
+    expect(await patch({ template: often.id })).toEqual([422, "template"]);
+    expect((await must(call("GET", of(id)), 200)).last_applied_template_config).toBe(null);
   });
 });
 
@@ -292,11 +372,79 @@ describe("a routine", () => {
     expect((await asMember("PATCH", of(id), { name: "x" })).status).toBe(403);
   });
 
-  it("keeps what it refers to: a config in use isn't deleted under it", async () => {
-    const { make, acme } = await start();
+  const inSteps = (config: string) => ({
+    ...{ name: "c", handler_type: "chain", steps: [{ handler_type: "script", config }] },
+  });
+  const inStepsForms = (form: string) => ({
+    ...{ name: "c", handler_type: "chain" },
+    steps: [
+      { handler_type: "preset", preset_name: "do_task", preset_config: { structured_message_template_ids: [form] } },
+    ],
+  });
+  const inForms = (form: string) => ({ ...aTask, preset_config: { structured_message_template_ids: [form] } });
+  describe.each<[string, string, string, (config: string) => object, object]>([
+    ["a script's config", "Script", "config", (config) => ({ ...aScript, config }), { config: null }],
+    ["a step's config", "Script", "steps", inSteps, { handler_type: "script", script: "1", steps: [] }],
+    ["a step's form", FORM, "steps", inStepsForms, { steps: [{ handler_type: "script", script: "1" }] }],
+    ["a message's form", FORM, "preset_config", inForms, { preset_config: null }],
+  ])("uses %s:", (_, kind, field, using, without) => {
+    it("by its id, whatever it was named by; one of another kind, org or nowhere is a 422 on the field", async () => {
+      const { make, call, at, of, acme, globex } = await start();
+      const config = await aConfig(acme, "used", kind);
+      const others = [await aConfig(acme, "other-kind", "Skill"), await aConfig(globex, "others", kind)];
+      const [byKey, byId] = [await make(using("used")), await make(using(config))];
+      expect({ ...byKey, steps: byKey.steps, id: null, created_at: null, updated_at: null }).toEqual({
+        ...{ ...byId, id: null, created_at: null, updated_at: null },
+      });
+      expect(JSON.stringify(byKey)).toContain(config);
+      for (const name of [...others, "other-kind", "others", "nowhere", "cfg_0000000000000000000000"]) {
+        expect(faults(await call("POST", at, using(name)))).toEqual([422, field]);
+        expect(faults(await call("PATCH", of(byId.id), using(name)))).toEqual([422, field]);
+      }
+      expect(await must(call("GET", of(byId.id)), 200)).toEqual(byId);
+    });
+
+    it("so that it is neither deleted nor given to another org: 409, naming the routine; then it is free", async () => {
+      const { make, call, of, acme, globex, asDeveloper } = await start();
+      const config = await aConfig(acme, "used", kind);
+      const routine = await make(using(config));
+      const give = () => asDeveloper("POST", `/api/v1/config/${config}/change_owner`, { system: true, org: globex });
+      for (const answer of [await call("DELETE", `/api/v1/config/${config}`), await give()]) {
+        expect([answer.status, answer.body.error.code]).toEqual([409, "in_use"]);
+        expect(answer.body.detail).toBe(`This config is in use, by: routine ${routine.id}.`);
+      }
+      // Nor by who asks nobody: a statement that came between another's look and its write.
+      await expect(sql("delete from data.configs where id = $1", [config])).rejects.toThrow("_config_fkey");
+      await must(call("PATCH", of(routine.id), without), 200);
+      await must(call("DELETE", `/api/v1/config/${config}`), 204);
+    });
+
+    it("and who may not read the routine learns that something does, and not what", async () => {
+      const { make, acme, owners, as } = await start();
+      const config = await aConfig(acme, "used", kind);
+      const grants = [{ principal_type: "user", principal: owners[acme], actions: ["read"] }];
+      const { id } = await make({ ...using(config), acl: { grants } });
+      const refused = await as(acme, { role: "member" })("DELETE", `/api/v1/config/${config}`);
+      expect([refused.status, refused.text.includes(id)]).toEqual([409, false]);
+      expect(refused.body.detail).toBe("This config is in use, by: 1 that you may not see.");
+    });
+  });
+
+  it("that takes no config loses the one that it had, and is given none: 422", async () => {
+    const { make, call, of, acme } = await start();
     const config = await aConfig(acme, "used");
-    await make({ ...aScript, config });
-    await expect(sql("delete from data.configs where id = $1", [config])).rejects.toThrow("agent_routines_config_fkey");
+    const { id } = await make({ ...aScript, config });
+    expect((await must(call("PATCH", of(id), { handler_type: "preset", preset_name: "do_task" }), 200)).config).toBe(
+      null,
+    );
+    expect(faults(await call("PATCH", of(id), { config }))).toEqual([422, "config"]);
+  });
+
+  it("is not misled by an input that is called as what names configs", async () => {
+    const { make } = await start();
+    const inputs = { structured_message_template_ids: "trigger", config: "trigger" };
+    const steps = [{ handler_type: "script", script: "1", inputs }];
+    expect((await make({ name: "c", handler_type: "chain", steps })).steps).toEqual(steps);
   });
 });
 
