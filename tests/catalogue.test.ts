@@ -1,6 +1,6 @@
 /** Reads pg_catalog and fails a new table that forgets a wall. */
 import { expect, it } from "vitest";
-import { holders } from "../lib/configs/queries.ts";
+import { holders } from "../lib/configs/uses.ts";
 import { sql } from "./harness/index.ts";
 
 const tables = () =>

@@ -308,9 +308,27 @@ describe("an agent of 13,000 rows", () => {
       200,
     );
     const { status: refused, body } = await asDeveloper("DELETE", `/api/v1/agents/${agent.id}`);
-    expect([refused, body.error.code, body.detail]).toEqual([409, "in_use", expect.stringContaining("by a tool")]);
+    expect([refused, body.error.code, body.detail]).toEqual([409, "in_use", expect.stringContaining(tool.id)]);
     expect(await status(asDeveloper("GET", run()))).toBe(200);
     await must(asDeveloper("DELETE", `/api/v1/agent_tools/${tool.id}`), 204);
+  });
+
+  it("keeps a person, too, whose config another's agent uses, and says which", async () => {
+    const { acme, asDeveloper } = made;
+    const user = await made.aUser(acme);
+    const theirs = await must(asDeveloper("POST", "/api/v1/config", { ...script, org: acme, user: user.id }), 201);
+    const other = await anAgent(asDeveloper, { org: acme });
+    const tool = await must(
+      asDeveloper("POST", `/api/v1/agents/${other.id}/agent_tools`, {
+        ...{ kind: "custom", name: "look", description: "Looks", handler_type: "script", config: theirs.id },
+        parameters: { type: "object" },
+      }),
+      200,
+    );
+    const { status: refused, body } = await asDeveloper("DELETE", `${made.at}/users/${user.id}`);
+    expect([refused, body.error.code, body.detail]).toEqual([409, "in_use", expect.stringContaining(tool.id)]);
+    await must(asDeveloper("DELETE", `/api/v1/agents/${other.id}`), 204);
+    await must(asDeveloper("DELETE", `${made.at}/users/${user.id}`), 204);
   });
 
   it("is gone for whoever asks as soon as it is deleted, with all it carries", async () => {

@@ -1,4 +1,4 @@
-import { createAgent, deleteAgent, getAgent, listAgents, updateAgent } from "../../lib/agents/queries.ts";
+import { agentNamed, createAgent, deleteAgent, getAgent, listAgents, updateAgent } from "../../lib/agents/queries.ts";
 import {
   agent,
   agentPage,
@@ -18,6 +18,7 @@ import {
   planOfTemplate,
 } from "../../lib/bundles/queries.ts";
 import { agentExport, createdAgent, exportQuery } from "../../lib/bundles/schema.ts";
+import { namingUses } from "../../lib/configs/uses.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
@@ -106,7 +107,9 @@ agents.patch(
 );
 
 agents.delete("/api/v1/agents/:agent", allow("agents:write"), givesNothing(409), async (c) => {
-  await deleteAgent(c.var.db, c.req.param("agent"));
+  const { db } = c.var;
+  const name = c.req.param("agent");
+  await namingUses(db, agentNamed(db, name), null, () => deleteAgent(db, name));
   return c.var.answer();
 });
 

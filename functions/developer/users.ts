@@ -1,4 +1,5 @@
 import { allow } from "../../lib/auth/allow.ts";
+import { namingUses } from "../../lib/configs/uses.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
@@ -59,7 +60,9 @@ users.delete(
   allow("developer:write"),
   givesNothing(409),
   async (c) => {
-    await deleteUser(c.var.db, parseId("user", c.req.param("user")));
+    const { db } = c.var;
+    const id = parseId("user", c.req.param("user"));
+    await namingUses(db, db.selectFrom("agents").where("agents.user_id", "=", id), id, () => deleteUser(db, id));
     return c.var.answer();
   },
 );

@@ -1,5 +1,4 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { type ChildKind, readable } from "../agents/children.ts";
 import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
 import { orgRole, passes } from "../auth/acl.ts";
 import { newTextKey, openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
@@ -8,7 +7,6 @@ import { mustHold, type Rows, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
-import { kinds } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
 import {
   type Content,
@@ -31,6 +29,7 @@ import {
   type UpdateConfig,
   type Version,
 } from "./schema.ts";
+import { inUse, type Use, usesOf } from "./uses.ts";
 
 type Condition = RawBuilder<SqlBool>;
 type Configs = Rows<"configs">;
@@ -579,19 +578,6 @@ export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner
   throw used.length ? inUse(used) : notFound("config");
 }
 
-/**
- * What refers to a config by a foreign key, and so keeps it: kinds of what hangs on an agent, the table and the column,
- * and the column of the id that it is told by. One that is missing here fails tests/catalogue.test.ts.
- */
-export const holders = [
-  { kind: "agent_health_action", table: "agent_health_actions", column: "script_id", id: "id" },
-  { kind: "agent_routine", table: "agent_routine_configs", column: "config_id", id: "routine_id" },
-  { kind: "agent_routine", table: "agent_routines", column: "config_id", id: "id" },
-  { kind: "agent_skill", table: "agent_skills", column: "config_id", id: "id" },
-  { kind: "agent_tool", table: "agent_tools", column: "config_id", id: "id" },
-  { kind: "agent_tool", table: "agent_tools", column: "parameters_config_id", id: "id" },
-] as const;
-
 /** Deletes a config, its versions and its children. 409 where something uses one of them, naming what the viewer may see. */
 export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {
   const mine = rows.where(mayConfig(db, "write"));
@@ -609,34 +595,6 @@ export async function deleteConfig(db: TenantDb, rows: Configs): Promise<void> {
   if (deleted.length) return;
   if (!found.length || !used.length) throw notFound("config");
   throw inUse(used);
-}
-
-type Use = { kind: ChildKind; id: string; seen: boolean };
-
-/** What uses these configs or their children, and whether the viewer may see it. */
-function usesOf(db: TenantDb, rows: Configs): RawBuilder<Use> {
-  const ids = rows.select("configs.id");
-  const whole = db
-    .selectFrom("configs")
-    .select("configs.id")
-    .where(sql<boolean>`(configs.id in (${ids}) or configs.parent_id in (${ids}))`);
-  const uses = holders.map(({ kind, table, column, id }) => {
-    const holder = sql.ref(`held.${id}`);
-    const seen = readable(db, kind).where(sql<boolean>`${sql.ref(`${kinds[kind].table}.id`)} = ${holder}`);
-    return sql`select ${sql.lit(kind)} as kind, ${holder} as id, exists (${seen.select(sql`1`.as("one"))}) as seen
-      from (${db.selectFrom(table).selectAll()}) as held where ${sql.ref(`held.${column}`)} in (${whole})`;
-  });
-  return sql`${sql.join(uses, sql` union `)}`;
-}
-
-function inUse(uses: Use[]) {
-  const told = uses
-    .filter(({ seen }) => seen)
-    .slice(0, 20)
-    .map(({ kind, id }) => `${kinds[kind].name} ${id}`);
-  const more = uses.length - told.length;
-  const others = more ? [`${more} ${told.length ? "more" : "that you may not see"}`] : [];
-  return refused("in_use", `This config is in use, by: ${[...told, ...others].join(", ")}.`);
 }
 
 /** The versions of a config, newest first, without their content; one more than asked for, if there is one. */
