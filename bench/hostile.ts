@@ -205,7 +205,7 @@ async function attacksOn(system: Product, entry: string): Promise<Attack[]> {
     ...scripts.map(
       ([name, script]): Attack => ({
         name: `script: ${name}`,
-        statuses: /200|429/,
+        statuses: /200|429|cut off/,
         connections: 4,
         requests: [{ ...runs, body: JSON.stringify({ script }) }],
       }),
