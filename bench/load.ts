@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 
-/** `{n}` in a body is another number in every request. */
+/** `{n}` in a body is another word of small letters and digits in every request. */
 export type Request = {
   method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   path: string;
@@ -47,10 +47,12 @@ function cpuOf(pid: number): number | null {
 }
 
 let serial = 0;
+/** Of a load's requests, which is next: not always the first, since a write may be taken only so often. */
+let turn = 0;
 const start = Date.now().toString(36);
 
 function render({ method, path, headers = {}, body }: Request, host: string): string {
-  const text = body?.replaceAll("{n}", `${start}-${serial++}`);
+  const text = body?.replaceAll("{n}", `${start}${serial++}`);
   const lines = [`${method} ${path} HTTP/1.1`, `Host: ${host}`];
   for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
   if (text !== undefined) lines.push("Content-Type: application/json", `Content-Length: ${Buffer.byteLength(text)}`);
@@ -117,8 +119,7 @@ async function attack(asking: Asking): Promise<void> {
 
 async function measure({ origin, requests, connections, seconds, pid, attacks = false }: Load): Promise<Measured> {
   const found: Measured = { latencies_ms: [], statuses: {}, seconds: 0, cpu_ms: null };
-  let i = 0;
-  const next = () => requests[i++ % requests.length]!;
+  const next = () => requests[turn++ % requests.length]!;
   const before = cpuOf(pid);
   const start = performance.now();
   const asking: Asking = { origin, attacks, next, until: start + seconds * 1000, found };

@@ -15,10 +15,22 @@ import type { Runtime, RuntimeOptions, Secrets } from "../lib/local/runtime.ts";
 
 const HERE = resolve(import.meta.dirname, "..");
 
-export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000 };
+/** A tenth of the agents has `tools` each; another tenth has an access list. */
+export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000, tools: 10 };
 
-/** A person of an org, with a live token and an agent of that org. */
-export type Person = { org: Id<"org">; user: Id<"user">; token: Id<"token">; agent: Id<"agent">; access_token: string };
+/** A person of an org, with a live token and agents of that org. */
+export type Person = {
+  org: Id<"org">;
+  user: Id<"user">;
+  token: Id<"token">;
+  /** One with tools. */
+  agent: Id<"agent">;
+  /** One whose access list names the person. */
+  listed: Id<"agent">;
+  /** Some that take new env vars: a hundred is all that one may have. */
+  holders: Id<"agent">[];
+  access_token: string;
+};
 /** Where requests go, past Miniflare's entry to the Worker itself, and the process that answers them. */
 export type Workers = { entry: string; direct(group: string): Promise<string>; pid: number };
 /** The product over a database of its own. */
@@ -74,6 +86,9 @@ export class Cleanup {
 /** The text of an id of seeded rows: numbers are base62, and sort before every id that is made. */
 const idOf = (prefix: string, n: string) => `'${prefix}_' || lpad((${n})::text, 22, '0')`;
 
+/** Which tenth of its org's agents one is in. */
+const tenth = (n: string) => `(${n} / ${SEED.orgs} % 10)`;
+
 /** Rows as they would be after some years: an org's agents and tokens lie scattered among all the others'. */
 async function seed(database: Database, app: string) {
   const owner = (n: string) => `'${app}', '-', ${idOf("org", `${n} % ${SEED.orgs}`)}`;
@@ -86,9 +101,17 @@ async function seed(database: Database, app: string) {
       select ${idOf("org", "n")}, '${app}', '-', 'Org ' || n, 'seed-' || n, 'seed-' || n || '.example' ${each(SEED.orgs)};
     insert into data.users (app_id, sandbox_id, org_id, id, email, name, role)
       select ${owner("n")}, ${idOf("usr", "n")}, 'seed-' || n || '@example.com', 'User ' || n, 'member' ${each(SEED.users)};
-    insert into data.agents (app_id, sandbox_id, org_id, id, name, identity, default_model, metadata)
+    insert into data.agents (app_id, sandbox_id, org_id, id, name, identity, default_model, metadata, acl)
       select ${owner("n")}, ${idOf("agi", "n")}, 'Agent ' || n, repeat('You answer what customers ask. ', 5),
-        'a-model', jsonb_build_object('n', n) ${each(SEED.agents)};
+        'a-model', jsonb_build_object('n', n), case when ${tenth("n")} = 1 then app.acl_patch(null, (
+          select jsonb_agg(jsonb_build_object('principal_type', 'user', 'principal', ${idOf("usr", `n % ${SEED.orgs} + ${SEED.orgs} * u`)},
+            'actions', '["read", "write"]'::jsonb)) from generate_series(0, 4) u), '[]') end ${each(SEED.agents)};
+    insert into data.agent_tools
+        (app_id, sandbox_id, org_id, id, agent_id, kind, status, name, description, handler_type, parameters)
+      select ${owner("n")}, ${idOf("ati", `n * ${SEED.tools} + t`)}, ${idOf("agi", "n")}, 'custom', 'active', 'look_up_' || t,
+        repeat('Looks up an order by its number. ', 3), 'script',
+        '{"type": "object", "properties": {"order": {"type": "string", "description": "As on the receipt"}}}'
+        from generate_series(0, ${SEED.agents - 1}) n, generate_series(0, ${SEED.tools - 1}) t where ${tenth("n")} = 0;
     insert into data.token_families
         (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, expires_at)
       select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
@@ -101,6 +124,9 @@ async function seed(database: Database, app: string) {
   await database.exec("vacuum analyze");
 }
 
+/** How many people have agents that take env vars, and how many of these. */
+const [HOLDING, HELD] = [50, 20];
+
 /** One person an org, with a signed token. */
 async function signPeople(secrets: Secrets, app: Id<"app">): Promise<Person[]> {
   const at = (prefix: string, n: number) => `${prefix}_${String(n).padStart(22, "0")}`;
@@ -108,9 +134,12 @@ async function signPeople(secrets: Secrets, app: Id<"app">): Promise<Person[]> {
   return Promise.all(
     Array.from({ length: SEED.orgs }, async (_, n) => {
       const [org, user, token] = [at("org", n) as Id<"org">, at("usr", n) as Id<"user">, at("sat", n) as Id<"token">];
-      const agent = at("agi", n + SEED.orgs * ((n * 7) % (SEED.agents / SEED.orgs))) as Id<"agent">;
+      const agentOf = (i: number) =>
+        at("agi", n + SEED.orgs * ((n * 10 + i) % (SEED.agents / SEED.orgs))) as Id<"agent">;
       const whose: AccessToken = { app, sandbox: NONE, org, user, token, scopes: ["full_access"] };
-      return { org, user, token, agent, access_token: await signToken(secrets, whose, { iat, exp: iat + 86_400 }) };
+      const access_token = await signToken(secrets, whose, { iat, exp: iat + 86_400 });
+      const holders = n < HOLDING ? Array.from({ length: HELD }, (_, i) => agentOf(i * 10 + 2)) : [];
+      return { org, user, token, agent: agentOf(0), listed: agentOf(1), holders, access_token };
     }),
   );
 }
@@ -220,7 +249,7 @@ export async function startProduct(
 }
 
 export async function startSystem(cleanup: Cleanup, url: string): Promise<System> {
-  const system = await startProduct(cleanup, url, { groups: ["agents", "developer"] });
+  const system = await startProduct(cleanup, url, { groups: ["agents", "configs", "developer"] });
   // The floors take the place of a Worker that holds the private keys; they are bundled as it is.
   const floors = { groups: ["developer"], alias: { "developer/index.ts": resolve(import.meta.dirname, "floor.ts") } };
   return {
