@@ -2,8 +2,8 @@
  * The load, in a process of its own so that it does not share a thread with the endpoint: a fixed number of
  * connections, each asking again as soon as it is answered. Plain sockets, since the client's CPU is the server's too.
  */
-import { readFileSync } from "node:fs";
 import { connect } from "node:net";
+import { cpuOf } from "./processes.ts";
 
 /** `{n}` in a body is another word of small letters and digits in every request. */
 export type Request = {
@@ -33,19 +33,6 @@ export type Measured = {
 };
 
 const TIMEOUT_MS = 10_000;
-/** Linux counts a process's time in hundredths of a second (`getconf CLK_TCK`). */
-const TICK_MS = 10;
-
-/** User and system time of a process so far (proc(5): fields 14 and 15, after the name in parentheses). */
-function cpuOf(pid: number): number | null {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]!.split(" ");
-    return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
-  } catch {
-    return null;
-  }
-}
-
 let serial = 0;
 /** Of a load's requests, which is next: not always the first, since a write may be taken only so often. */
 let turn = 0;

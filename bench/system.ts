@@ -1,7 +1,7 @@
 /** What the bench measures: throw-away databases with many rows in them, and Workers over them. */
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { base64url, exportJWK, generateKeyPair } from "jose";
@@ -12,6 +12,7 @@ import type { Id } from "../lib/ids.ts";
 import type { Database } from "../lib/local/neon.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
 import type { Runtime, RuntimeOptions, Secrets } from "../lib/local/runtime.ts";
+import { childrenOf } from "./processes.ts";
 
 const HERE = resolve(import.meta.dirname, "..");
 
@@ -160,25 +161,6 @@ async function newSecrets(): Promise<Omit<Secrets, "DATABASE_URL">> {
   };
 }
 
-/** The ids of this process's children that are workerd; none where there is no /proc. */
-function workerds(): number[] {
-  try {
-    return readdirSync("/proc")
-      .filter((name) => /^\d+$/.test(name))
-      .filter((pid) => {
-        try {
-          const [head, rest] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
-          return head!.endsWith("(workerd") && Number(rest!.split(" ")[1]) === process.pid;
-        } catch {
-          return false;
-        }
-      })
-      .map(Number);
-  } catch {
-    return [];
-  }
-}
-
 /** A database that nobody else uses, on the server of `url`. */
 async function openDatabase(cleanup: Cleanup, url: string, open: typeof openPostgres) {
   const server = await openPostgres(url);
@@ -234,11 +216,11 @@ export async function startProduct(
   const secrets = await newSecrets();
   const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role === "floor" ? name : role) });
   const start = async (role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers> => {
-    const before = workerds();
+    const before = childrenOf(process.pid, "workerd");
     const runtime: Runtime = await startRuntime({ port: 0, direct: true, ...options, secrets: as(role) });
     cleanup.onSignals();
     cleanup.add(() => runtime.close());
-    const pid = workerds().find((found) => !before.includes(found)) ?? 0;
+    const pid = childrenOf(process.pid, "workerd").find((found) => !before.includes(found)) ?? 0;
     return { entry: runtime.url.origin, direct: async (group) => (await runtime.directUrl(group)).origin, pid };
   };
   const key = await parseKey(secret_key);
