@@ -71,6 +71,14 @@ function open(c: Context<Env>, permission: Permission) {
 
 app.get("/", (c) => c.json({ status: "ok" }));
 
+/** A fetch as the driver makes it, of so many characters that come to so many, and an answer of so many. */
+app.get("/fetch", async (c) => {
+  const { asked, answered, shown } = c.req.query();
+  const body = "x".repeat(Number(asked));
+  const response = await c.env.DATABASE!.fetch(`http://database/${answered}`, { method: "POST", body });
+  return c.body((await response.text()).slice(0, Number(shown)).padEnd(Number(shown)));
+});
+
 app.get("/sign", async (c) => {
   const iat = Math.floor(Date.now() / 1000);
   const { app, org, user, token } = credentialOf(c) as Credential & { kind: "token" };

@@ -2,8 +2,18 @@
 import type { Request } from "./load.ts";
 import type { Product } from "./system.ts";
 
-/** `trips`: how many round trips the product takes; one, where nothing is said. */
-export type Operation = { name: string; group: string; product: Request[]; floor: Request[]; trips?: number };
+/**
+ * `trips`: how many round trips the product takes; one, where nothing is said. `own_cpu_ms`: what the Worker may take of
+ * a processor, besides what any Worker takes for such a fetch.
+ */
+export type Operation = {
+  name: string;
+  group: string;
+  product: Request[];
+  floor: Request[];
+  trips?: number;
+  own_cpu_ms?: number;
+};
 /** Requests of a large body: they go to the loading process whole. */
 const FEW = 8;
 export const MINT = "mint a token";
@@ -78,6 +88,7 @@ export function operationsOf({ app, key, secret_key, people }: Product): Operati
   return [
     {
       name: MINT,
+      own_cpu_ms: 0.5,
       group: "developer",
       product: each(({ user }) => ({
         method: "POST",
@@ -93,6 +104,7 @@ export function operationsOf({ app, key, secret_key, people }: Product): Operati
     },
     {
       name: "get an agent",
+      own_cpu_ms: 0.25,
       group: "agents",
       product: each(({ agent, access_token }) => ({
         method: "GET",
@@ -103,6 +115,7 @@ export function operationsOf({ app, key, secret_key, people }: Product): Operati
     },
     {
       name: "list 20 agents",
+      own_cpu_ms: 0.5,
       group: "agents",
       product: each(({ access_token }) => ({
         method: "GET",

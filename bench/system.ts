@@ -2,6 +2,8 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { base64url, exportJWK, generateKeyPair } from "jose";
@@ -45,13 +47,17 @@ export type Product = {
   database: Database;
   /** Starts other Workers over the same endpoint, as a role. */
   start(role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers>;
-  /** Requests that the endpoint has had so far. */
+  /** Requests that the endpoint has had so far, and how long the last one and its answer were, in characters. */
   trips(): number;
+  sizes(): Sizes;
 };
+export type Sizes = { asked: number; answered: number };
 export type System = Product & {
   /** bench/floor.ts as agentry_api, and as a role that bypasses row security. */
   walls: Workers;
   floor: Workers;
+  /** The same over an endpoint that answers as much as it is asked for, and does nothing else. */
+  bare: Workers;
 };
 
 /** Undoes what was done, last first; once, however often it is asked. */
@@ -178,6 +184,17 @@ async function openDatabase(cleanup: Cleanup, url: string, open: typeof openPost
   return { server, database, name };
 }
 
+/** An endpoint of no database: it reads what it is sent, and answers as many characters as its address says. */
+async function serveSizes(cleanup: Cleanup): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => response.end("x".repeat(Number(request.url!.slice(1)))));
+  });
+  await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
+  cleanup.add(async () => server.closeAllConnections());
+  cleanup.add(async () => server.close());
+  return `postgres://none:none@127.0.0.1:${(server.address() as AddressInfo).port}/none`;
+}
+
 /** The product as the code under `root` is it, over a database of its own with rows in it. */
 export async function startProduct(
   cleanup: Cleanup,
@@ -203,18 +220,23 @@ export async function startProduct(
   cleanup.add(() => database.exec(`drop role ${name}`));
 
   let trips = 0;
+  let sizes = (): Sizes => ({ asked: 0, answered: 0 });
   const counted: Database = {
     ...database,
-    run: (...request) => {
+    run: async (...request) => {
       trips++;
-      return database.run(...request);
+      const results = await database.run(...request);
+      sizes = () => ({ asked: JSON.stringify(request[1]).length, answered: JSON.stringify(results).length });
+      return results;
     },
   };
   const password = randomBytes(16).toString("hex");
   const endpoint = await serveNeon(counted, { password, roles: ["agentry_api", name] });
   cleanup.add(() => endpoint.close());
   const secrets = await newSecrets();
-  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role === "floor" ? name : role) });
+  const bare = await serveSizes(cleanup);
+  const urlOf = (role: string) => (role === "bare" ? bare : endpoint.url(role === "floor" ? name : role));
+  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: urlOf(role) });
   const start = async (role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers> => {
     const before = childrenOf(process.pid, "workerd");
     const runtime: Runtime = await startRuntime({ port: 0, direct: true, ...options, secrets: as(role) });
@@ -233,6 +255,7 @@ export async function startProduct(
     database,
     start,
     trips: () => trips,
+    sizes: () => sizes(),
   };
 }
 
@@ -244,6 +267,7 @@ export async function startSystem(cleanup: Cleanup, url: string): Promise<System
     ...system,
     walls: await system.start("agentry_api", floors),
     floor: await system.start("floor", floors),
+    bare: await system.start("bare", floors),
   };
 }
 
