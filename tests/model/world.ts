@@ -161,12 +161,19 @@ export class World {
 
   #of = (kind: Kind): Row[] => this.#rows.filter((row) => row.kind === kind);
   /** One that fits, or, once in a while, any: dead ones are refused, and those of another kind. */
-  #pick = (kind: Kind, n: number, form?: string): Row | undefined =>
-    pick(n % 6 ? this.#of(kind).filter((row) => isThere(row, form)) : this.#of(kind), n);
+  #pick = (kind: Kind, n: number, form?: string, newest = Infinity): Row | undefined =>
+    pick(
+      n % 6
+        ? this.#of(kind)
+            .filter((row) => isThere(row, form))
+            .slice(-newest)
+        : this.#of(kind),
+      n,
+    );
   #on = (kind: Kind, agent: Row) => this.#of(kind).filter((row) => row.alive && row.agent === agent);
   /** An action that can be started, or, once in a while, any. */
   #pickAction = (n: number): Row | undefined =>
-    n % 4
+    n % 2
       ? pick(
           this.#of("health").filter((row) => row.alive && this.#canStart(row)),
           n,
@@ -246,7 +253,9 @@ export class World {
   #actOf(step: Step): Act | undefined {
     const [verb, kind] = step.verb.split(" ") as [string, Kind];
     if (verb === "create") return this.#create(kind, step);
-    const row = verb === "verify" ? this.#pickAction(step.a) : this.#pick(kind, step.a);
+    // What is changed is changed again, and back.
+    const newest = verb === "delete" ? undefined : 4;
+    const row = verb === "verify" ? this.#pickAction(step.a) : this.#pick(kind, step.a, undefined, newest);
     if (!row) return;
     const gone = !row.alive && 404;
     const path = this.#path(row);
@@ -277,6 +286,7 @@ export class World {
       body: verb === "suspend" ? (reason ?? {}) : undefined,
       faults: gone ? [gone] : [cannot && 422, clashes && 409],
       makes: ({ body }) => {
+        this.#note(`${step.verb} from ${row.view[state]}`);
         row.view[state] = to;
         if (verb === "suspend") row.view.status_payload = reason;
         if (kind === "schedule") this.#clock(row);
@@ -380,6 +390,7 @@ export class World {
     }
     if (kind === "memory") {
       const body = some({ value: word ?? "z", expires_at: choose([null, PAST, FUTURE], c) }, b);
+      if (body.expires_at === null && view.expires_at !== null) this.#note("patch memory for ever");
       return { body, faults: [], makes: now(body) };
     }
     if (kind === "routine") {
