@@ -67,7 +67,9 @@ insert into app.migrations (name) values
   ('2026-11-22-slicing-agents'),
   ('2026-11-22-slicing-nothing'),
   ('2026-11-22-tools'),
+  ('2026-11-22-uncompiled'),
   ('2026-11-22-working-memory'),
+  ('2026-11-22-written-together'),
   ('2026-11-23-named-configs');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -96,7 +98,8 @@ create table app.endings (
 );
 
 -- Opens a tenant until the transaction ends. What the runtime may call of those who call this, looks at a credential.
--- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock.
+-- From here on no statement of the transaction runs for ever, nor waits for ever for another's lock, nor is compiled:
+-- to compile one takes longer than any of them runs.
 create function app.prove(app text, sandbox text, org text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -108,7 +111,7 @@ begin
   perform set_config('app.app_id', app, true), set_config('app.sandbox_id', sandbox, true),
     set_config('app.org_id', org, true), set_config('app.proof', app.proof(secret, app, sandbox, org), true),
     set_config('app.ended', coalesce(ended, ''), true),
-    set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true);
+    set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true), set_config('jit', 'off', true);
 end $$;
 
 -- The tenant that is open: nulls, unless a door has proven what the settings say. `org` is an org, '*' (a developer:
@@ -620,17 +623,22 @@ select app.wall('data.secret_keys', 'select, insert');
 -- ---------------------------------------------------------------------------------------------------------
 -- What hangs on an agent
 
--- Refuses a row of a table that its agent has enough of already. Counted behind a lock on the agent, so that of two that
--- come at once the second sees the first. The argument is the number.
+-- Refuses rows of a table that their agent has enough of. Counted behind a lock on the agent, so that of two that come
+-- at once the second sees the first; once a statement, however many rows it brings. The argument is the number.
 create function app.at_most() returns trigger
 language plpgsql volatile set search_path = '' as $$
-declare n int;
+declare
+  one record;
+  n int;
 begin
-  perform from data.agents a where (a.app_id, a.sandbox_id, a.id) = (new.app_id, new.sandbox_id, new.agent_id) for no key update;
-  execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id, agent_id) = ($1, $2, $3, $4)', tg_table_name)
-    into n using new.app_id, new.sandbox_id, new.org_id, new.agent_id;
-  if n >= tg_argv[0]::int then raise '%', tg_argv[0] using errcode = 'AE422', table = tg_table_name; end if;
-  return new;
+  for one in select distinct a.app_id, a.sandbox_id, a.org_id, a.agent_id from added a order by a.agent_id loop
+    perform from data.agents a where (a.app_id, a.sandbox_id, a.id) = (one.app_id, one.sandbox_id, one.agent_id)
+      for no key update;
+    execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id, agent_id) = ($1, $2, $3, $4)', tg_table_name)
+      into n using one.app_id, one.sandbox_id, one.org_id, one.agent_id;
+    if n > tg_argv[0]::int then raise '%', tg_argv[0] using errcode = 'AE422', table = tg_table_name; end if;
+  end loop;
+  return null;
 end $$;
 
 -- Tools.
@@ -679,7 +687,8 @@ create table data.agent_tools (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_tools_agent_idx on data.agent_tools (app_id, sandbox_id, org_id, agent_id, id);
-create trigger at_most before insert on data.agent_tools for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_tools referencing new table as added
+  for each statement execute function app.at_most('100');
 create index agent_tools_config_idx on data.agent_tools (app_id, sandbox_id, org_id, config_id, config_kind);
 create index agent_tools_parameters_config_idx on data.agent_tools (app_id, sandbox_id, org_id, parameters_config_id);
 -- Two active functions of one name would leave the model without a choice; two of a builtin would be the same functions.
@@ -715,7 +724,8 @@ create table data.agent_skills (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_skills_agent_idx on data.agent_skills (app_id, sandbox_id, org_id, agent_id, id);
-create trigger at_most before insert on data.agent_skills for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_skills referencing new table as added
+  for each statement execute function app.at_most('100');
 create index agent_skills_config_idx on data.agent_skills (app_id, sandbox_id, org_id, config_id, config_kind);
 select app.wall('data.agent_skills', 'select, insert, update, delete');
 
@@ -741,7 +751,8 @@ create table data.agent_env_vars (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_env_vars_agent_idx on data.agent_env_vars (app_id, sandbox_id, org_id, agent_id, id);
-create trigger at_most before insert on data.agent_env_vars for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_env_vars referencing new table as added
+  for each statement execute function app.at_most('100');
 select app.wall('data.agent_env_vars', 'select, insert, update, delete');
 
 -- Computers.
@@ -771,7 +782,8 @@ create table data.agent_computers (
 create index agent_computers_agent_idx on data.agent_computers (app_id, sandbox_id, org_id, agent_id, id);
 alter table data.agent_computers
   add constraint agent_computers_config_check check (octet_length(config::text) <= 24576);
-create trigger at_most before insert on data.agent_computers for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_computers referencing new table as added
+  for each statement execute function app.at_most('100');
 select app.wall('data.agent_computers', 'select, insert, update, delete');
 
 -- Routines.
@@ -847,7 +859,8 @@ alter table data.agent_routines
   add constraint agent_routines_size_check check (octet_length(jsonb_build_object('description', description,
     'event_config', event_config, 'script', script, 'preset_config', preset_config, 'steps', steps,
     'message_policy', message_policy, 'metadata', metadata, 'acl', acl)::text) <= 16384);
-create trigger at_most before insert on data.agent_routines for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_routines referencing new table as added
+  for each statement execute function app.at_most('100');
 select app.wall('data.agent_routines', 'select, insert, update, delete');
 
 -- The configs that a routine's JSON names: of its steps, and the forms of its messages. Kept by the row itself, so that
@@ -1004,7 +1017,8 @@ create index agent_schedules_agent_idx on data.agent_schedules (app_id, sandbox_
 -- A hundred of them make 6.5 MB.
 alter table data.agent_schedules
   add constraint agent_schedules_size_check check (octet_length(instructions) + octet_length(metadata::text) <= 65536);
-create trigger at_most before insert on data.agent_schedules for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_schedules referencing new table as added
+  for each statement execute function app.at_most('100');
 select app.wall('data.agent_schedules', 'select, insert, update, delete');
 
 -- Installations: what connects an agent with something outside of it, and what it reads there.
@@ -1034,7 +1048,8 @@ create table data.agent_installations (
 -- A list over agents reads a thousand rows: 12 MB.
 alter table data.agent_installations
   add constraint agent_installations_config_check check (octet_length(config::text) <= 12288);
-create trigger at_most before insert on data.agent_installations for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_installations referencing new table as added
+  for each statement execute function app.at_most('100');
 select app.wall('data.agent_installations', 'select, insert, update, delete');
 
 create table data.installation_sources (
@@ -1060,7 +1075,8 @@ create index installation_sources_installation_idx
   on data.installation_sources (app_id, sandbox_id, org_id, agent_id, installation_id, id);
 alter table data.installation_sources
   add constraint installation_sources_payload_check check (octet_length(payload::text) <= 12288);
-create trigger at_most before insert on data.installation_sources for each row execute function app.at_most('1000');
+create trigger at_most after insert on data.installation_sources referencing new table as added
+  for each statement execute function app.at_most('1000');
 select app.wall('data.installation_sources', 'select, insert, update, delete');
 
 -- Working memory: what an agent writes down for itself. Past its end an entry is hidden, not gone.
@@ -1083,7 +1099,8 @@ create table data.agent_working_memory (
 create index agent_working_memory_agent_idx on data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id);
 alter table data.agent_working_memory
   add constraint agent_working_memory_value_check check (char_length(value) <= 65536);
-create trigger at_most before insert on data.agent_working_memory for each row execute function app.at_most('1000');
+create trigger at_most after insert on data.agent_working_memory referencing new table as added
+  for each statement execute function app.at_most('1000');
 select app.wall('data.agent_working_memory', 'select, insert, update, delete');
 
 -- Health actions.
@@ -1122,7 +1139,8 @@ create table data.agent_health_actions (
 create index agent_health_actions_agent_idx on data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id);
 create index agent_health_actions_script_idx on data.agent_health_actions (app_id, sandbox_id, org_id, script_id, script_kind)
   where script_id is not null;
-create trigger at_most before insert on data.agent_health_actions for each row execute function app.at_most('100');
+create trigger at_most after insert on data.agent_health_actions referencing new table as added
+  for each statement execute function app.at_most('100');
 -- Not valid: an older action may name a script that isn't there any more.
 alter table data.agent_health_actions
   add constraint agent_health_actions_script_fkey foreign key (app_id, sandbox_id, org_id, script_id, script_kind)

@@ -7,14 +7,21 @@
 import { type Context, Hono } from "hono";
 import { base64url } from "jose";
 import { CompiledQuery } from "kysely";
+import type { Bundle } from "../lib/agents/bundle.ts";
 import { createAgent, getAgent, listAgents } from "../lib/agents/queries.ts";
 import { type CreateAgent, toAgent } from "../lib/agents/schema.ts";
 import { type Credential, openDb } from "../lib/auth/allow.ts";
 import type { Permission } from "../lib/auth/permissions.ts";
 import { type AccessToken, signToken } from "../lib/auth/tokens.ts";
+import { type Plan, planOf } from "../lib/bundles/plan.ts";
+import { installAgent } from "../lib/bundles/queries.ts";
+import { createConfig } from "../lib/configs/queries.ts";
+import { type CreateConfig, toConfig } from "../lib/configs/schema.ts";
 import { type Connection, connect } from "../lib/db/neon.ts";
 import { NONE } from "../lib/db/schema.ts";
 import { TenantDb } from "../lib/db/tenant-db.ts";
+import { createEnvVar } from "../lib/env-vars/queries.ts";
+import { type CreateEnvVar, toEnvVar } from "../lib/env-vars/schema.ts";
 import type { Env } from "../lib/http/router.ts";
 import { type Id, newId } from "../lib/ids.ts";
 import { createOrg } from "../lib/orgs/queries.ts";
@@ -23,6 +30,8 @@ import { paginate } from "../lib/paging.ts";
 import { issue } from "../lib/tokens/issue.ts";
 import { mintToken } from "../lib/tokens/queries.ts";
 import type { MintToken } from "../lib/tokens/schema.ts";
+import { listToolsOf } from "../lib/tools/queries.ts";
+import { toTool } from "../lib/tools/schema.ts";
 
 const app = new Hono<Env>();
 
@@ -35,7 +44,8 @@ function credentialOf(c: Context<Env>): Credential {
   return { kind: "token", ...inApp, org: asked.org, user: asked.user, token: asked.token, scopes: [] };
 }
 
-const nothing = CompiledQuery.raw("select 1");
+/** `select 1`, and no statement is compiled, as behind the doors: else the floor would lie higher than the house. */
+const nothing = CompiledQuery.raw("select set_config('jit', 'off', true)");
 
 /** The floor's database: no door, neither the credential's nor `app.within`. */
 function floorOf(c: Context<Env>, credential: Credential): TenantDb {
@@ -61,6 +71,14 @@ function open(c: Context<Env>, permission: Permission) {
 
 app.get("/", (c) => c.json({ status: "ok" }));
 
+/** A fetch as the driver makes it, of so many characters that come to so many, and an answer of so many. */
+app.get("/fetch", async (c) => {
+  const { asked, answered, shown } = c.req.query();
+  const body = "x".repeat(Number(asked));
+  const response = await c.env.DATABASE!.fetch(`http://database/${answered}`, { method: "POST", body });
+  return c.body((await response.text()).slice(0, Number(shown)).padEnd(Number(shown)));
+});
+
 app.get("/sign", async (c) => {
   const iat = Math.floor(Date.now() / 1000);
   const { app, org, user, token } = credentialOf(c) as Credential & { kind: "token" };
@@ -77,9 +95,44 @@ app.get("/agents/:agent", async (c) => {
   return c.json(toAgent(await getAgent(open(c, "agents:read"), c.req.param("agent"))));
 });
 
+app.get("/agents/:agent/agent_tools", async (c) => {
+  const tools = await listToolsOf(open(c, "tools:read"), c.req.param("agent"), undefined);
+  return c.json({ data: tools.map(toTool) });
+});
+
 app.post("/agents", async (c) => {
   const db = open(c, "agents:write");
-  return c.json(toAgent(await createAgent(db, newId("agent"), await c.req.json<CreateAgent>())));
+  const body = await c.req.json<CreateAgent>();
+  const { template_bundle } = body;
+  if (!template_bundle) return c.json(toAgent(await createAgent(db, newId("agent"), body)));
+  const { agent, configs } = await installAgent(db, newId("agent"), body, await planLike(template_bundle), "");
+  return c.json({ ...toAgent(agent), installed_configs: configs });
+});
+
+let planned: { text: string; suffix: string } | undefined;
+
+/** The plan of a bundle that differs in its suffix alone from the one that was planned: with new ids, and no work. */
+async function planLike(bundle: Bundle): Promise<Plan> {
+  const suffix = bundle.lookup_key_suffix!;
+  planned ??= { text: JSON.stringify(await planOf(bundle)), suffix };
+  const ids = new Map<string, string>();
+  const fresh = (id: string, prefix: string) => {
+    if (!ids.has(id)) ids.set(id, prefix + newId("agent").slice(3));
+    return ids.get(id)!;
+  };
+  return JSON.parse(planned.text.replace(/\b([a-z]{3})_[0-9A-Za-z]{22}\b/g, fresh).replaceAll(planned.suffix, suffix));
+}
+
+app.post("/agents/:agent/agent_env_vars", async (c) => {
+  const db = open(c, "env_vars:write");
+  const body = await c.req.json<CreateEnvVar>();
+  const { agent } = c.req.param();
+  return c.json(toEnvVar(await createEnvVar(db, c.env.ROOT_SECRETS, agent, newId("agent_env_var"), body)));
+});
+
+app.post("/config", async (c) => {
+  const db = open(c, "configs:write");
+  return c.json(toConfig(await createConfig(db, newId("config"), await c.req.json<CreateConfig>())), 201);
 });
 
 app.post("/orgs", async (c) => {

@@ -2,10 +2,10 @@
  * The load, in a process of its own so that it does not share a thread with the endpoint: a fixed number of
  * connections, each asking again as soon as it is answered. Plain sockets, since the client's CPU is the server's too.
  */
-import { readFileSync } from "node:fs";
 import { connect } from "node:net";
+import { cpuOf } from "./processes.ts";
 
-/** `{n}` in a body is another number in every request. */
+/** `{n}` in a body is another word of small letters and digits in every request. */
 export type Request = {
   method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   path: string;
@@ -33,24 +33,13 @@ export type Measured = {
 };
 
 const TIMEOUT_MS = 10_000;
-/** Linux counts a process's time in hundredths of a second (`getconf CLK_TCK`). */
-const TICK_MS = 10;
-
-/** User and system time of a process so far (proc(5): fields 14 and 15, after the name in parentheses). */
-function cpuOf(pid: number): number | null {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]!.split(" ");
-    return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
-  } catch {
-    return null;
-  }
-}
-
 let serial = 0;
+/** Of a load's requests, which is next: not always the first, since a write may be taken only so often. */
+let turn = 0;
 const start = Date.now().toString(36);
 
 function render({ method, path, headers = {}, body }: Request, host: string): string {
-  const text = body?.replaceAll("{n}", `${start}-${serial++}`);
+  const text = body?.replaceAll("{n}", `${start}${serial++}`);
   const lines = [`${method} ${path} HTTP/1.1`, `Host: ${host}`];
   for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
   if (text !== undefined) lines.push("Content-Type: application/json", `Content-Length: ${Buffer.byteLength(text)}`);
@@ -117,8 +106,7 @@ async function attack(asking: Asking): Promise<void> {
 
 async function measure({ origin, requests, connections, seconds, pid, attacks = false }: Load): Promise<Measured> {
   const found: Measured = { latencies_ms: [], statuses: {}, seconds: 0, cpu_ms: null };
-  let i = 0;
-  const next = () => requests[i++ % requests.length]!;
+  const next = () => requests[turn++ % requests.length]!;
   const before = cpuOf(pid);
   const start = performance.now();
   const asking: Asking = { origin, attacks, next, until: start + seconds * 1000, found };

@@ -7,6 +7,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { cpus, loadavg } from "node:os";
 import { resolve } from "node:path";
 import { benchHostile } from "./hostile.ts";
+import type { Request } from "./load.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
 import { printStarts } from "./start.ts";
 import { Cleanup, type Product, SEED, type System, startCommit, startSystem } from "./system.ts";
@@ -36,9 +37,15 @@ async function measureBare(child: ChildProcess, system: System) {
   for (const [{ name, way }, figures] of await inTurns(child, targets)) show(name, way, figures, null);
 }
 
-async function measure(child: ChildProcess, system: System, { name, group, ...requests }: Operation) {
-  const { product, walls, floor } = system;
+async function measure(
+  child: ChildProcess,
+  system: System,
+  { name, group, trips = 1, own_cpu_ms, ...requests }: Operation,
+) {
+  const { product, walls, floor, bare } = system;
+  const fetches = await sameSizes(system, await product.direct(group), requests.product[0]!);
   const at: Record<Way, Omit<Target, "name" | "way" | "connections">> = {
+    bare: { origin: await bare.direct("developer"), pid: bare.pid, requests: [fetches] },
     direct: { origin: await product.direct(group), pid: product.pid, requests: requests.product },
     entry: { origin: product.entry, pid: product.pid, requests: requests.product },
     walls: { origin: await walls.direct("developer"), pid: walls.pid, requests: requests.floor },
@@ -50,10 +57,11 @@ async function measure(child: ChildProcess, system: System, { name, group, ...re
     return Object.fromEntries([...found].map(([{ way }, figures]) => [way, figures])) as Record<Way, Figures>;
   };
 
-  const ways = ["direct", "floor", "walls", "entry"] as const;
+  const ways = ["direct", "floor", "walls", "entry", "bare"] as const;
   const together = await figuresOf(ways, CONNECTIONS);
   const ofFloor = (way: Way) => compare(together[way], together.floor, (a, floor) => a.rate / floor.rate);
-  for (const way of ways) show(name, way, together[way], way === "floor" ? null : ofFloor(way));
+  const isMeasured = (way: Way) => way !== "floor" && way !== "bare";
+  for (const way of ways) show(name, way, together[way], isMeasured(way) ? ofFloor(way) : null);
   const share = ofFloor("direct");
   judge(`${name}: at least ${percent(AIMS.of_floor)} of its floor's rate`, percent(share), share >= AIMS.of_floor);
 
@@ -69,13 +77,40 @@ async function measure(child: ChildProcess, system: System, { name, group, ...re
     judge(bound, `${ms(cpu_ms)} ms`, cpu_ms <= AIMS.mint_cpu_ms);
   }
 
+  const own = cpu_ms === null ? null : cpu_ms - together.bare.cpu_ms!;
+  if (own !== null && own_cpu_ms !== undefined) {
+    const bound = `${name}: at most ${own_cpu_ms} ms of CPU besides a bare Worker's for the same fetch`;
+    judge(bound, `${ms(own)} ms`, own <= own_cpu_ms);
+  }
+
   // One credential, used just before: once a minute its use is noted, which is a trip after the answer.
-  const same = { ...at.direct, requests: requests.product.slice(0, 1), connections: 1, seconds: TURN_S };
+  const [first] = requests.product;
+  const ofOne = requests.product.filter(({ headers }) => headers?.Authorization === first?.headers?.Authorization);
+  const same = { ...at.direct, requests: ofOne, connections: 1, seconds: TURN_S };
   await load(child, same);
   const before = system.trips();
   const asked = (await load(child, same)).latencies_ms.length;
-  const trips = (system.trips() - before) / asked;
-  judge(`${name}: one round trip`, trips.toFixed(2), trips === 1);
+  const taken = (system.trips() - before) / asked;
+  judge(`${name}: ${trips === 1 ? "one round trip" : `${trips} round trips`}`, taken.toFixed(2), taken === trips);
+}
+
+/** What a bare Worker is asked to fetch and to answer: as much as the product does for this request. */
+async function sameSizes(
+  { sizes }: System,
+  origin: string,
+  { method, path, headers = {}, body }: Request,
+): Promise<Request> {
+  const ask = (n: string) =>
+    fetch(origin + path, {
+      method,
+      headers: { ...headers, "Content-Type": "application/json" },
+      ...(body !== undefined && { body: body.replaceAll("{n}", n) }),
+    });
+  // The first may be followed by a trip that notes the credential's use.
+  await (await ask("first")).text();
+  const shown = (await (await ask("second")).text()).length;
+  const { asked, answered } = sizes();
+  return { method: "GET", path: `/fetch?asked=${asked}&answered=${answered}&shown=${shown}` };
 }
 
 /** Minting beside what it was: the same request, of the same seed, in turns. */
@@ -118,6 +153,7 @@ async function bench(cleanup: Cleanup, url: string) {
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
 floor   the same statements with no walls      walls  the floor with doors and row security, still no token
+bare    a Worker that does nothing but a fetch of as many characters as the product's
 CPU is the Worker's process alone. ${CONNECTIONS} connections; load average ${loadavg()[0]!.toFixed(1)} on ${cpus().length} processors.`);
   print(aims);
 }

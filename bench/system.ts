@@ -1,7 +1,9 @@
 /** What the bench measures: throw-away databases with many rows in them, and Workers over them. */
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { base64url, exportJWK, generateKeyPair } from "jose";
@@ -12,13 +14,26 @@ import type { Id } from "../lib/ids.ts";
 import type { Database } from "../lib/local/neon.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
 import type { Runtime, RuntimeOptions, Secrets } from "../lib/local/runtime.ts";
+import { childrenOf } from "./processes.ts";
 
 const HERE = resolve(import.meta.dirname, "..");
 
-export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000 };
+/** A tenth of the agents has `tools` each; another tenth has an access list. */
+export const SEED = { orgs: 200, users: 2_000, agents: 100_000, tokens: 100_000, tools: 10 };
 
-/** A person of an org, with a live token and an agent of that org. */
-export type Person = { org: Id<"org">; user: Id<"user">; token: Id<"token">; agent: Id<"agent">; access_token: string };
+/** A person of an org, with a live token and agents of that org. */
+export type Person = {
+  org: Id<"org">;
+  user: Id<"user">;
+  token: Id<"token">;
+  /** One with tools. */
+  agent: Id<"agent">;
+  /** One whose access list names the person. */
+  listed: Id<"agent">;
+  /** Some that take new env vars: a hundred is all that one may have. */
+  holders: Id<"agent">[];
+  access_token: string;
+};
 /** Where requests go, past Miniflare's entry to the Worker itself, and the process that answers them. */
 export type Workers = { entry: string; direct(group: string): Promise<string>; pid: number };
 /** The product over a database of its own. */
@@ -32,13 +47,17 @@ export type Product = {
   database: Database;
   /** Starts other Workers over the same endpoint, as a role. */
   start(role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers>;
-  /** Requests that the endpoint has had so far. */
+  /** Requests that the endpoint has had so far, and how long the last one and its answer were, in characters. */
   trips(): number;
+  sizes(): Sizes;
 };
+export type Sizes = { asked: number; answered: number };
 export type System = Product & {
   /** bench/floor.ts as agentry_api, and as a role that bypasses row security. */
   walls: Workers;
   floor: Workers;
+  /** The same over an endpoint that answers as much as it is asked for, and does nothing else. */
+  bare: Workers;
 };
 
 /** Undoes what was done, last first; once, however often it is asked. */
@@ -74,6 +93,9 @@ export class Cleanup {
 /** The text of an id of seeded rows: numbers are base62, and sort before every id that is made. */
 const idOf = (prefix: string, n: string) => `'${prefix}_' || lpad((${n})::text, 22, '0')`;
 
+/** Which tenth of its org's agents one is in. */
+const tenth = (n: string) => `(${n} / ${SEED.orgs} % 10)`;
+
 /** Rows as they would be after some years: an org's agents and tokens lie scattered among all the others'. */
 async function seed(database: Database, app: string) {
   const owner = (n: string) => `'${app}', '-', ${idOf("org", `${n} % ${SEED.orgs}`)}`;
@@ -86,9 +108,11 @@ async function seed(database: Database, app: string) {
       select ${idOf("org", "n")}, '${app}', '-', 'Org ' || n, 'seed-' || n, 'seed-' || n || '.example' ${each(SEED.orgs)};
     insert into data.users (app_id, sandbox_id, org_id, id, email, name, role)
       select ${owner("n")}, ${idOf("usr", "n")}, 'seed-' || n || '@example.com', 'User ' || n, 'member' ${each(SEED.users)};
-    insert into data.agents (app_id, sandbox_id, org_id, id, name, identity, default_model, metadata)
+    insert into data.agents (app_id, sandbox_id, org_id, id, name, identity, default_model, metadata, acl)
       select ${owner("n")}, ${idOf("agi", "n")}, 'Agent ' || n, repeat('You answer what customers ask. ', 5),
-        'a-model', jsonb_build_object('n', n) ${each(SEED.agents)};
+        'a-model', jsonb_build_object('n', n), case when ${tenth("n")} = 1 then app.acl_patch(null, (
+          select jsonb_agg(jsonb_build_object('principal_type', 'user', 'principal', ${idOf("usr", `n % ${SEED.orgs} + ${SEED.orgs} * u`)},
+            'actions', '["read", "write"]'::jsonb)) from generate_series(0, 4) u), '[]') end ${each(SEED.agents)};
     insert into data.token_families
         (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, expires_at)
       select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
@@ -98,8 +122,23 @@ async function seed(database: Database, app: string) {
         '{full_access}', now() + interval '1 day' ${each(SEED.tokens)};
     insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title)
       select ${owner("n")}, ${idOf("afe", "n")}, 'agent.created', 'Agent created: ' || n ${each(SEED.agents)};`);
+  const [found] = await database.query<{ tools: string | null }>("select to_regclass('data.agent_tools') as tools");
+  // An older commit has none.
+  if (found?.tools) {
+    await database.exec(`
+    set session_replication_role = replica;
+    insert into data.agent_tools
+        (app_id, sandbox_id, org_id, id, agent_id, kind, status, name, description, handler_type, parameters)
+      select ${owner("n")}, ${idOf("ati", `n * ${SEED.tools} + t`)}, ${idOf("agi", "n")}, 'custom', 'active', 'look_up_' || t,
+        repeat('Looks up an order by its number. ', 3), 'script',
+        '{"type": "object", "properties": {"order": {"type": "string", "description": "As on the receipt"}}}'
+        from generate_series(0, ${SEED.agents - 1}) n, generate_series(0, ${SEED.tools - 1}) t where ${tenth("n")} = 0;`);
+  }
   await database.exec("vacuum analyze");
 }
+
+/** How many people have agents that take env vars, and how many of these. */
+const [HOLDING, HELD] = [50, 20];
 
 /** One person an org, with a signed token. */
 async function signPeople(secrets: Secrets, app: Id<"app">): Promise<Person[]> {
@@ -108,9 +147,12 @@ async function signPeople(secrets: Secrets, app: Id<"app">): Promise<Person[]> {
   return Promise.all(
     Array.from({ length: SEED.orgs }, async (_, n) => {
       const [org, user, token] = [at("org", n) as Id<"org">, at("usr", n) as Id<"user">, at("sat", n) as Id<"token">];
-      const agent = at("agi", n + SEED.orgs * ((n * 7) % (SEED.agents / SEED.orgs))) as Id<"agent">;
+      const agentOf = (i: number) =>
+        at("agi", n + SEED.orgs * ((n * 10 + i) % (SEED.agents / SEED.orgs))) as Id<"agent">;
       const whose: AccessToken = { app, sandbox: NONE, org, user, token, scopes: ["full_access"] };
-      return { org, user, token, agent, access_token: await signToken(secrets, whose, { iat, exp: iat + 86_400 }) };
+      const access_token = await signToken(secrets, whose, { iat, exp: iat + 86_400 });
+      const holders = n < HOLDING ? Array.from({ length: HELD }, (_, i) => agentOf(i * 10 + 2)) : [];
+      return { org, user, token, agent: agentOf(0), listed: agentOf(1), holders, access_token };
     }),
   );
 }
@@ -123,25 +165,6 @@ async function newSecrets(): Promise<Omit<Secrets, "DATABASE_URL">> {
     PUBLIC_JWKS: JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: "one" }] }),
     ROOT_SECRETS: randomBytes(32).toString("base64url"),
   };
-}
-
-/** The ids of this process's children that are workerd; none where there is no /proc. */
-function workerds(): number[] {
-  try {
-    return readdirSync("/proc")
-      .filter((name) => /^\d+$/.test(name))
-      .filter((pid) => {
-        try {
-          const [head, rest] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
-          return head!.endsWith("(workerd") && Number(rest!.split(" ")[1]) === process.pid;
-        } catch {
-          return false;
-        }
-      })
-      .map(Number);
-  } catch {
-    return [];
-  }
 }
 
 /** A database that nobody else uses, on the server of `url`. */
@@ -159,6 +182,17 @@ async function openDatabase(cleanup: Cleanup, url: string, open: typeof openPost
   const database = await open(own.href);
   cleanup.add(() => database.close());
   return { server, database, name };
+}
+
+/** An endpoint of no database: it reads what it is sent, and answers as many characters as its address says. */
+async function serveSizes(cleanup: Cleanup): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => response.end("x".repeat(Number(request.url!.slice(1)))));
+  });
+  await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
+  cleanup.add(async () => server.closeAllConnections());
+  cleanup.add(async () => server.close());
+  return `postgres://none:none@127.0.0.1:${(server.address() as AddressInfo).port}/none`;
 }
 
 /** The product as the code under `root` is it, over a database of its own with rows in it. */
@@ -186,24 +220,29 @@ export async function startProduct(
   cleanup.add(() => database.exec(`drop role ${name}`));
 
   let trips = 0;
+  let sizes = (): Sizes => ({ asked: 0, answered: 0 });
   const counted: Database = {
     ...database,
-    run: (...request) => {
+    run: async (...request) => {
       trips++;
-      return database.run(...request);
+      const results = await database.run(...request);
+      sizes = () => ({ asked: JSON.stringify(request[1]).length, answered: JSON.stringify(results).length });
+      return results;
     },
   };
   const password = randomBytes(16).toString("hex");
   const endpoint = await serveNeon(counted, { password, roles: ["agentry_api", name] });
   cleanup.add(() => endpoint.close());
   const secrets = await newSecrets();
-  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: endpoint.url(role === "floor" ? name : role) });
+  const bare = await serveSizes(cleanup);
+  const urlOf = (role: string) => (role === "bare" ? bare : endpoint.url(role === "floor" ? name : role));
+  const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: urlOf(role) });
   const start = async (role: string, options: Omit<RuntimeOptions, "port" | "secrets">): Promise<Workers> => {
-    const before = workerds();
+    const before = childrenOf(process.pid, "workerd");
     const runtime: Runtime = await startRuntime({ port: 0, direct: true, ...options, secrets: as(role) });
     cleanup.onSignals();
     cleanup.add(() => runtime.close());
-    const pid = workerds().find((found) => !before.includes(found)) ?? 0;
+    const pid = childrenOf(process.pid, "workerd").find((found) => !before.includes(found)) ?? 0;
     return { entry: runtime.url.origin, direct: async (group) => (await runtime.directUrl(group)).origin, pid };
   };
   const key = await parseKey(secret_key);
@@ -216,17 +255,19 @@ export async function startProduct(
     database,
     start,
     trips: () => trips,
+    sizes: () => sizes(),
   };
 }
 
 export async function startSystem(cleanup: Cleanup, url: string): Promise<System> {
-  const system = await startProduct(cleanup, url, { groups: ["agents", "developer"] });
+  const system = await startProduct(cleanup, url, { groups: ["agents", "configs", "developer"] });
   // The floors take the place of a Worker that holds the private keys; they are bundled as it is.
   const floors = { groups: ["developer"], alias: { "developer/index.ts": resolve(import.meta.dirname, "floor.ts") } };
   return {
     ...system,
     walls: await system.start("agentry_api", floors),
     floor: await system.start("floor", floors),
+    bare: await system.start("bare", floors),
   };
 }
 

@@ -7,7 +7,7 @@ const WARM_UP_S = 1;
 const TURNS = 16;
 export const TURN_S = 0.25;
 
-export type Way = "direct" | "entry" | "walls" | "floor";
+export type Way = "direct" | "entry" | "walls" | "floor" | "bare";
 export type Target = { name: string; way: Way; origin: string; pid: number; requests: Request[]; connections: number };
 export type Figures = { rate: number; p50: number; p99: number; cpu_ms: number | null; turns: Turn[] };
 type Turn = { rate: number; p50: number };

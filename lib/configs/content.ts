@@ -192,14 +192,12 @@ export async function judge(
   if (bytes.length > MAX_CONTENT_BYTES) return every("must have at most 1 MB");
   // Bytes that are no text stay what they are; what a kind reads must be text.
   const text = content.encoding === "raw" ? content.text : textOf(bytes);
-  const parsed = text === null || !kinds.some(isStructured) ? null : read(content.mime_type, text);
-  const hashes = {
-    bytes: await hashOf(bytes),
-    value: parsed && "value" in parsed ? await hashOf(utf8(canonical(parsed.value))) : null,
-  };
+  const parsed = text !== null && kinds.some(isStructured) ? read(content.mime_type, text) : null;
+  const ofValue = parsed && "value" in parsed ? await hashOf(utf8(canonical(parsed.value))) : null;
+  const ofBytes = kinds.every(isStructured) ? null : await hashOf(bytes);
   const judged = kinds.map((kind): [string, Judged] => {
     const findings = judgeAs(kind, text, parsed, read);
-    const hash = isStructured(kind) ? hashes.value : hashes.bytes;
+    const hash = isStructured(kind) ? ofValue : ofBytes;
     return [kind, { ...findings, hash: findings.errors.length ? null : hash }];
   });
   return new Map(judged);

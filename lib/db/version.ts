@@ -22,6 +22,8 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-slicing-agents",
   "2026-11-22-slicing-nothing",
   "2026-11-22-tools",
+  "2026-11-22-uncompiled",
   "2026-11-22-working-memory",
+  "2026-11-22-written-together",
   "2026-11-23-named-configs",
 ];

@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
-const CACHE = resolve(import.meta.dirname, "../../node_modules/.cache/agentry");
+/** Gone with `npm ci`. */
+export const CACHE = resolve(import.meta.dirname, "../../node_modules/.cache/agentry");
 
 /**
  * What takes seconds to make and is the same for the same inputs: made once a checkout, and kept until an input is

@@ -1,11 +1,12 @@
 /** Every Worker of wrangler.toml in Miniflare, as Cloudflare would dispatch them. The only file that knows its API. */
 import { execFile } from "node:child_process";
-import { readdirSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
-import { basename, join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
-import { type BuildOptions, type BuildResult, build, context, type PluginBuild } from "esbuild";
+import type { BuildOptions, BuildResult, PluginBuild } from "esbuild";
+import { cached } from "./cache.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
 // Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
@@ -69,13 +70,31 @@ export const bundling = (groups: [string, Group][], alias: Record<string, string
     })),
   }) satisfies BuildOptions;
 
-/** When anything that the document is made of was last changed. */
-function lastChange(): number {
-  const files = ["functions", "lib"].flatMap((dir) =>
+/** The files of our own code, and folders. */
+const files = () =>
+  ["functions", "lib"].flatMap((dir) =>
     readdirSync(join(ROOT, dir), { recursive: true, encoding: "utf8" }).map((name) => join(dir, name)),
   );
-  return Math.max(...[...files, "package.json"].map((file) => statSync(join(ROOT, file)).mtimeMs));
+
+/** When anything that the document is made of was last changed. */
+const lastChange = (): number =>
+  Math.max(...[...files(), "package.json"].map((file) => statSync(join(ROOT, file)).mtimeMs));
+
+/** The code of each group's Worker. That of all of them is kept, until a file of ours or a package is another one. */
+async function buildWorkers(groups: [string, Group][], { groups: some, alias }: RuntimeOptions) {
+  const options = bundling(groups, alias);
+  const make = async () => codeOf(await (await import("esbuild")).build(options));
+  if (some || alias) return make();
+  const own = files().filter((file) => file.endsWith(".ts"));
+  const read = [...own, "package-lock.json", DOCUMENT].map((file) => contentOf(resolve(ROOT, file)));
+  const kept = await cached("workers", [JSON.stringify(options), ...own, ...read], async () =>
+    Buffer.from(JSON.stringify([...(await make())])),
+  );
+  return new Map<string, string>(JSON.parse(Buffer.from(kept).toString()));
 }
+const contentOf = (path: string) => (existsSync(path) ? readFileSync(path, "utf8") : "");
+const codeOf = ({ outputFiles = [] }: BuildResult) =>
+  new Map(outputFiles.map(({ path, text }) => [basename(path, ".js"), text]));
 
 /** Makes the document anew if a file is newer, in a process that reads the files as they are now. */
 export async function makeDocument(): Promise<void> {
@@ -87,10 +106,8 @@ export async function makeDocument(): Promise<void> {
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const { groups: wanted } = options;
   const groups = (await readGroups()).filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
-  const code = new Map<string, string>();
-  const keep = ({ outputFiles = [] }: BuildResult) => {
-    for (const { path, text } of outputFiles) code.set(basename(path, ".js"), text);
-  };
+  if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
+  let code = await buildWorkers(groups, options);
   const workers = () =>
     groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
@@ -114,10 +131,11 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
     });
   };
 
-  if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
-  keep(await build(bundling(groups, options.alias)));
   const miniflare = new Miniflare(settings());
   const url = await miniflare.ready;
+  const keep = (result: BuildResult) => {
+    code = codeOf(result);
+  };
   const watching =
     options.onReload && (await watch(groups, options.onReload, keep, () => miniflare.setOptions(settings())));
   const running = new Set<Promise<void>>();
@@ -203,6 +221,7 @@ async function watch(
     }, 20);
   };
   const reloading = { name: "reload", setup: ({ onEnd }: PluginBuild) => onEnd(changed) };
+  const { context } = await import("esbuild");
   const watching = await context({ ...bundling(groups), plugins: [reloading] });
   await watching.watch();
   return watching;

@@ -1,11 +1,13 @@
 /** `npm start`: the whole system on this machine, over an embedded Postgres or the one of DATABASE_URL. */
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { enableCompileCache } from "node:module";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import type { JWK } from "jose";
 import type { Credentials } from "./apps.ts";
+import { CACHE } from "./cache.ts";
 import { end, fail, onEnd, openDataDir, openEmbedded, openNamed, Refusal } from "./command.ts";
 import type { Database } from "./neon.ts";
 import { watchWorkerd } from "./watchdog.ts";
@@ -92,6 +94,8 @@ async function readCredentials(data: string, database: Database, base_url: strin
 
 async function start() {
   console.log("agentry is starting …");
+  // What is imported from here on, most of it the packages, is compiled once a checkout.
+  enableCompileCache(join(CACHE, "compiled"));
   const data = openDataDir();
   const port = await readPort();
   const base_url = `http://127.0.0.1:${port}`;

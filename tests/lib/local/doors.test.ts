@@ -183,6 +183,10 @@ describe.runIf(process.env.DATABASE_URL)("what follows a door", () => {
     await holder;
   });
 
+  it("is not compiled, which takes longer than any statement of ours runs", async () => {
+    expect(await run(await aDoor(), ["select current_setting('jit')"])).toEqual([["off"]]);
+  });
+
   it("has bounds that a login has from its start, too: the door itself is held to them", async () => {
     const [settings] = await database.query<{
       of: string;
