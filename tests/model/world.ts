@@ -296,11 +296,8 @@ export class World {
   }
 
   #end(goes: Row[]) {
+    // A run outlives its routine, and still says which it was.
     for (const one of goes) one.alive = false;
-    // A run outlives its routine.
-    for (const run of this.#of("run")) {
-      if (goes.some(({ id }) => id === run.view.routine)) run.view.routine = null;
-    }
   }
 
   /** When a schedule comes next, while it is active. */
@@ -400,7 +397,7 @@ export class World {
       const after = { ...view, ...body };
       const faults = [
         this.#taken(kind, body.lookup_key, { on: agent, but: row }) && 409,
-        body.config !== undefined && !isThere(uses) && 422,
+        body.config !== undefined && !isThere(uses, "Script") && 422,
         after.script === null && after.config === null && 422,
       ];
       return { body, faults, makes: now(body) };
@@ -508,7 +505,7 @@ export class World {
       const event_type = choose([INVOKED, INVOKED, "thread.message.created"], a);
       const fields = { name: "r", event_type, status: choose(["draft", "active", "active"], c), lookup_key: key };
       const what = b % 2 ? { script: "1", config: null } : { script: null, config: uses?.id ?? "nothing" };
-      const missing = what.config !== null && !isThere(uses);
+      const missing = what.config !== null && !isThere(uses, "Script");
       return {
         ...{ ...act, body: { ...fields, ...what, handler_type: "script" } },
         faults: gone ? [gone] : [missing && 422, this.#taken(kind, key, { on: agent }) && 409],
