@@ -5,7 +5,7 @@
  * second: load, Postgres, its endpoint and all Workers share this machine's processors (and all Workers one thread of
  * workerd), so whoever asks at all costs the others some time. What an attack costs is what it adds to that.
  */
-import { fork } from "node:child_process";
+import { fork, spawnSync } from "node:child_process";
 import { cpus, loadavg } from "node:os";
 import { resolve } from "node:path";
 import fc from "fast-check";
@@ -27,6 +27,8 @@ const LOOKS = 20;
 const AGENTS = 200_000;
 const ORGS = 4;
 const GENERATED = 200;
+/** Of those, how many are checked by themselves, in Node: see tests/lib/http/bodies.test.ts. */
+const CHECKED = 10_000;
 
 /** `statuses`: what it must be answered, or else it isn't the attack that its name says. */
 type Attack = { name: string; connections: number; requests: Request[]; statuses: RegExp };
@@ -281,5 +283,8 @@ export async function benchHostile(cleanup: Cleanup, url: string, only = ""): Pr
   console.log(`
 Aimed at: another org's GET stays below ${AIM} times what it is beside harmless requests, and none of them fails.
 Load average ${loadavg()[0]!.toFixed(1)} on ${cpus().length} processors.`);
-  return rows.slice(1).every((row) => row.at(-1) === "met");
+  console.log(`\n${CHECKED} generated bodies, each at most three times its JSON.parse or 10 ms:`);
+  const bodies = ["vitest", "run", "tests/lib/http/bodies.test.ts", "-t", "whatever stands"];
+  const checked = spawnSync("npx", bodies, { env: { ...process.env, HOSTILE_BODIES: `${CHECKED}` }, stdio: "inherit" });
+  return rows.slice(1).every((row) => row.at(-1) === "met") && checked.status === 0;
 }
