@@ -19,10 +19,18 @@ const WALK: Step[] = [
 WALK.push({ verb: "create routine", a: 5, b: 3, c: 0 }, { verb: "pause routine", a: 7, b: 0, c: 0 });
 /** A service that nothing connects yet. */
 WALK.push({ verb: "create installation", a: 5, b: 3, c: 0 }, { verb: "activate installation", a: 7, b: 0, c: 0 });
-/** An entry that ends, and then never; an action that is done, and then not; one that has to wait. */
+/** What is suspended stays so, and what is paused isn't invoked. */
+WALK.push({ verb: "suspend installation", a: 2, b: 1, c: 0 }, { verb: "activate installation", a: 2, b: 0, c: 0 });
+WALK.push({ verb: "create routine", a: 7, b: 5, c: 1 }, { verb: "pause routine", a: 5, b: 0, c: 0 });
+WALK.push({ verb: "create run", a: 8, b: 0, c: 0 });
+/** An entry that ends, and then never; another that ends. */
 WALK.push({ verb: "patch memory", a: 5, b: 2, c: 1 }, { verb: "patch memory", a: 5, b: 2, c: 0 });
-WALK.push({ verb: "verify health", a: 3, b: 0, c: 0 }, { verb: "delete envVar", a: 5, b: 0, c: 0 });
-WALK.push({ verb: "verify health", a: 7, b: 0, c: 0 }, { verb: "verify health", a: 2, b: 0, c: 0 });
+WALK.push({ verb: "create memory", a: 7, b: 0, c: 0 }, { verb: "patch memory", a: 7, b: 2, c: 1 });
+/** Actions, one after the other: what was done is undone, and what isn't active doesn't count. */
+WALK.push({ verb: "create envVar", a: 5, b: 1, c: 0 }, { verb: "verify health", a: 3, b: 0, c: 0 });
+WALK.push({ verb: "verify health", a: 5, b: 0, c: 0 }, { verb: "verify health", a: 7, b: 0, c: 0 });
+WALK.push({ verb: "delete envVar", a: 2, b: 0, c: 0 }, { verb: "verify health", a: 5, b: 0, c: 0 });
+WALK.push({ verb: "verify health", a: 2, b: 0, c: 0 });
 
 /** What must have come up, or the sequences say less than they seem to. */
 const CASES = [
@@ -48,7 +56,9 @@ it("what an agent carries is as its rules say, whatever is done in whatever orde
       const world = new World(as(acme));
       await world.begin();
       for (let a = 0; a < 2; a++) await world.take({ verb: "create agent", a, b: 0, c: 2 });
-      for (const step of [...WALK, ...steps]) await world.take(step);
+      for (const step of WALK) await world.take(step);
+      await world.check();
+      for (const step of steps) await world.take(step);
       await world.check();
       for (const [what, n] of world.seen) seen.set(what, (seen.get(what) ?? 0) + n);
     }),
