@@ -258,6 +258,6 @@ the result. There is no \`return\`, no loop, no assignment, no exception and no 
 
 ${LIMITS.time_ms / 1000} seconds, ${LIMITS.steps.toLocaleString("en")} steps (about 5 seconds of computing), 64 MB of memory, of which ${LIMITS.memory_bytes / 1024 / 1024} MB are for all that
 is built, input and answers included, calls nested ${LIMITS.call_depth} deep, ${LIMITS.source_bytes / 1024} KB of source of at most ${LIMITS.source_tokens.toLocaleString("en")} words, values and signs, ${LIMITS.output_bytes / 1_000_000} MB of output,
-${LIMITS.calls} outbound calls of at most ${LIMITS.call_ms / 1000} seconds and ${LIMITS.call_bytes / 1_000_000} MB each, ${LIMITS.imports} imported scripts. Every ${LIMITS.steps_at_once.toLocaleString("en")} steps (12 ms) others
+${LIMITS.calls} outbound calls of at most ${LIMITS.call_ms / 1000} seconds and ${LIMITS.call_bytes / 1_000_000} MB each, ${LIMITS.imports} imported scripts. Every ${LIMITS.steps_at_once.toLocaleString("en")} steps (4 ms) others
 have their turn, at the next call of a function; one operation that takes ${LIMITS.steps_unbroken.toLocaleString("en")} more by itself ends the script.
 Build long texts with \`array.join\`, not with \`+\` in a \`reduce\`.`;
