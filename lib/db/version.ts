@@ -22,5 +22,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-slicing-agents",
   "2026-11-22-slicing-nothing",
   "2026-11-22-tools",
+  "2026-11-22-usage",
   "2026-11-22-working-memory",
 ];

@@ -235,6 +235,8 @@ export const ABSENT: Values = Object.fromEntries(
 /** One that is sent again. */
 const SAME_SECRET = aSecret();
 
+const aChat = ({ word }: Place) => ({ messages: [{ role: "user", content: word }], opts: { model: "scripted/echo" } });
+
 /** A body for each operation that takes one, such that a row of the place comes of it. */
 export const samples: Record<string, (place: Place) => object> = {
   "PATCH /protected/api/v2/developer/apps/{app_id}": () => ({ name: "An app" }),
@@ -290,15 +292,21 @@ export const samples: Record<string, (place: Place) => object> = {
     script: "[unwrap(agents.list({ page_size: 100 })).data, unwrap(users.list({ page_size: 100 })).data]",
   }),
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
+  "POST /api/v1/ai/chat/completions": aChat,
+  "POST /api/v1/ai/chat/completions/stream": aChat,
 };
 
-/** Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet. */
+/**
+ * Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet, and a
+ * session of chats is any word that groups them.
+ */
 export const NOT_ROWS = [
   "correlation_id",
   "idempotency_key",
   "is_system_user",
   "key",
   "lookup_key",
+  "session_id",
   "session_key",
   "thread_id",
 ];
