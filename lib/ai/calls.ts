@@ -5,13 +5,14 @@ import { type Bindings, modelsOf } from "../env.ts";
 import { ApiError, unprocessable } from "../errors.ts";
 import { Gate, inTurn } from "../http/gate.ts";
 import { type Model, ModelError, resolveModel, type StepOptions, type Usage } from "../model/index.ts";
+import { evaluatorFor } from "./evaluate.ts";
 import { beginCall, endCall } from "./queries.ts";
 
 /** Of everything that one request asks of a model, its repetitions included. */
 const CALL_MS = 600_000;
 const calls = new Gate({ most: 8, lease_ms: CALL_MS + 10_000 });
 
-type Caller = Asked & { var: Pick<Allowed["Variables"], "credential" | "db"> };
+export type Caller = Asked & { var: Pick<Allowed["Variables"], "credential" | "db"> };
 type Use = {
   operation: ModelOperation;
   /** Its name; without one the installation's default. */
@@ -94,8 +95,9 @@ export async function callModel<T>(c: Caller, use: Use, run: (call: ModelCall) =
 
 /** The dead learn nothing of what is set up here. */
 async function modelFor({ env, var: { db } }: Caller, { operation, model }: Use): Promise<Model> {
+  const models = modelsOf(env);
   try {
-    return resolveModel(model, modelsOf(env), { kind: operation === "evaluation" ? "chat" : operation });
+    return operation === "evaluation" ? evaluatorFor(model, models) : resolveModel(model, models, { kind: operation });
   } catch (error) {
     await db.enter();
     throw asRefusal(error);

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import { checkSchema } from "../configs/json-schema.ts";
 import type { FieldError } from "../errors.ts";
-import { list, map, maxValues, nullable, rules, text } from "../http/valid.ts";
-import type { StepRequest } from "../model/index.ts";
+import { list, map, maxValues, nullable, rule, rules, text } from "../http/valid.ts";
+import type { Image, ImageAnswer, ImageRequest, StepRequest } from "../model/index.ts";
 
 /** Absent is null. */
 const maybe = <S extends v.GenericSchema>(schema: S) => v.optional(v.nullable(schema), null);
@@ -197,4 +197,148 @@ export const toModels = (names: string[], capabilities: "image"[] = []): v.Infer
     input_media_formats: [],
     output_media_formats: [],
   })),
+});
+
+/** Image options go to the provider as they are; it says which of them it takes. */
+const image = {
+  prompt: v.pipe(text(32_000), v.nonEmpty()),
+  model,
+  session_id,
+  size: maybe(text(20)),
+  /** Both of them, in pixels: they win over `size`. */
+  width: maybe(whole(1, 8_192)),
+  height: maybe(whole(1, 8_192)),
+  aspect_ratio: maybe(text(20)),
+  image_size: maybe(text(20)),
+  quality: maybe(text(50)),
+  style: maybe(text(200)),
+  background: maybe(text(50)),
+  /** `png`, or `image/png`. */
+  output_format: maybe(text(50)),
+};
+const sized = <B extends { width: number | null; height: number | null }>() =>
+  rule<B>(
+    "width",
+    ({ width, height }) => (width === null) === (height === null),
+    "takes a height, and a height a width",
+  );
+export const generateBody = v.pipe(v.strictObject({ ...image, n: maybe(whole(1, 4)) }), sized());
+export const editBody = v.pipe(
+  v.strictObject({ ...image, images: list(v.strictObject({ image_data: base64, image_type: imageType }), 16, 1) }),
+  sized(),
+);
+type ImageFields = v.InferOutput<v.StrictObjectSchema<typeof image, undefined>>;
+export type ImageBody = ImageFields & { n?: number | null; images?: Image[] };
+
+export function toImageRequest(body: ImageBody): ImageRequest {
+  const { prompt, images, n, size, width, height, output_format } = body;
+  const { aspect_ratio, image_size, quality, style, background } = body;
+  const given = {
+    ...{ n, aspect_ratio, image_size, quality, style, background },
+    size: width && height ? `${width}x${height}` : size,
+    output_format: output_format?.replace(/^image\//, ""),
+  };
+  return { prompt, images, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value != null)) };
+}
+
+const wholeOrNull = v.nullable(v.number());
+const oneImage = v.strictObject({ image_data: v.string(), image_type: v.string() });
+export const imageResult = v.strictObject({
+  ...{ image_data: v.string(), image_type: v.string(), image_url: v.null() },
+  /** All of them, where several were asked for: the first is the one above. */
+  images: v.nullable(v.array(oneImage)),
+  ...{ model: v.string(), revised_prompt: nullable, session_id: v.string() },
+  ...{ size: nullable, width: wholeOrNull, height: wholeOrNull, aspect_ratio: nullable, image_size: nullable },
+  usage,
+  usage_attempt_count: wholeOrNull,
+});
+
+export function toImageResult(
+  { session_id, size, width, height, aspect_ratio, image_size }: ImageFields & { session_id: string },
+  { images, revised_prompt }: ImageAnswer,
+  model: string,
+  usage: v.InferOutput<typeof imageResult>["usage"],
+): v.InferOutput<typeof imageResult> {
+  return {
+    ...images[0]!,
+    ...{ image_url: null, images: images.length > 1 ? images : null },
+    ...{ model, revised_prompt, session_id, size, width, height, aspect_ratio, image_size, usage },
+    usage_attempt_count: null,
+  };
+}
+
+export const similarityBody = v.strictObject({
+  text_a: v.pipe(text(100_000), v.nonEmpty()),
+  text_b: v.pipe(text(100_000), v.nonEmpty()),
+});
+export const similarity = v.strictObject({ model: v.string(), similarity_score: v.number() });
+
+const question = { id: v.pipe(text(100), v.nonEmpty()), instructions: v.pipe(text(10_000), v.nonEmpty()) };
+const described = maybe(text(2_000));
+const MOST_CHOICES = 20;
+const anyQuestion = v.variant("type", [
+  v.strictObject({
+    ...{ ...question, type: v.literal("boolean") },
+    criteria: maybe(v.strictObject({ true_description: described, false_description: described })),
+  }),
+  v.strictObject({
+    ...{ ...question, type: v.literal("choice") },
+    /** Each choice with what it means. */
+    criteria: v.pipe(
+      map,
+      v.maxEntries(MOST_CHOICES),
+      v.check((map) => Object.keys(map).length > 1, "must have at least two choices"),
+    ),
+  }),
+  v.strictObject({
+    ...{ ...question, type: v.literal("score") },
+    /** What each score means, from 1 on. */
+    criteria: list(v.pipe(text(2_000), v.nonEmpty()), MOST_CHOICES, 2),
+  }),
+]);
+export type Question = v.InferOutput<typeof anyQuestion>;
+
+export const evaluationBody = v.pipe(
+  v.strictObject({
+    model,
+    questions: list(anyQuestion, 20, 1),
+    session_id,
+    state: v.pipe(
+      v.unknown(),
+      v.check(
+        (state) => typeof state === "string" || (typeof state === "object" && state !== null),
+        "must be a text, an object or a list",
+      ),
+      maxValues(MOST_VALUES),
+    ),
+  }),
+  rule(
+    "questions",
+    ({ questions }) => new Set(questions.map(({ id }) => id)).size === questions.length,
+    "must have different ids",
+  ),
+);
+
+const answer = { id: v.string() };
+const odds = v.record(v.string(), v.number());
+const anyAnswer = v.variant("type", [
+  v.strictObject({ ...answer, type: v.literal("boolean"), probability: v.number() }),
+  v.strictObject({
+    ...answer,
+    type: v.literal("choice"),
+    choice: v.string(),
+    confidence: v.number(),
+    probabilities: odds,
+  }),
+  v.strictObject({
+    ...{ ...answer, type: v.literal("score"), score: v.number(), confidence: v.number(), probabilities: odds },
+    legend: v.record(v.string(), v.string()),
+  }),
+]);
+export type EvaluationAnswer = v.InferOutput<typeof anyAnswer>;
+export const evaluation = v.strictObject({
+  model: v.string(),
+  session_id: v.string(),
+  answers: v.array(anyAnswer),
+  usage: v.strictObject({ input_tokens: count, output_tokens: count }),
 });

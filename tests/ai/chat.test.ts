@@ -379,13 +379,6 @@ describe("what it took", () => {
     expect([stage.seen, await stage.rows("session_id = 'dead'")]).toEqual([[], []]);
   });
 
-  it("is two round trips: one before the provider is asked, one after", async () => {
-    await must(asking("warm"), 200);
-    const before = stage.own.trips();
-    await must(asking("counted"), 200);
-    expect(stage.own.trips() - before).toBe(2);
-  });
-
   it("goes with the user, and with the org", async () => {
     const { app } = stage;
     const leaver = await app.aUser(app.globex);

@@ -2,12 +2,35 @@
 import { PlatformClient } from "@archastro/sdk";
 import type { Models } from "../../lib/env.ts";
 import { aSecret } from "../harness/canary.ts";
+import { checkAnswer } from "../harness/contract.ts";
 import { openDatabase } from "../harness/database.ts";
 import { anApp, bearer, caller } from "../harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "../harness/own.ts";
 import { type Answer, aProvider } from "../lib/model/fixtures.ts";
 
 export const KEY = aSecret();
+
+/** What the SDK fetches of a system is held to the document and the contract, too; not streams, which go on. */
+function holdAnswers(): () => void {
+  const plain = globalThis.fetch;
+  globalThis.fetch = async (input, init) => {
+    const response = await plain(input, init);
+    const { origin, pathname, search } = new URL(String(input));
+    if (!/json/.test(response.headers.get("Content-Type") ?? "")) return response;
+    const { status, headers } = response;
+    const text = await response.clone().text();
+    await checkAnswer(origin, init?.method ?? "GET", pathname + search, {
+      status,
+      headers,
+      body: JSON.parse(text),
+      text,
+    });
+    return response;
+  };
+  return () => {
+    globalThis.fetch = plain;
+  };
+}
 
 /** `answers` is what the provider does next; each test sets its own. */
 export async function aStage(models: Models = {}) {
@@ -17,6 +40,7 @@ export async function aStage(models: Models = {}) {
   const [keys, roots] = [[await newSigningKey("one")], [newRoot()]];
   const start = (models: Models) => own.start(keys, roots, { groups: ["all"], models });
   const base = await start({ MODEL_BASE_URL: `${provider.base}/v1`, MODEL_API_KEY: KEY, ...models });
+  const release = holdAnswers();
   const app = await anApp({ base, newApp: own.newApp });
   const token = (await app.aToken(app.owners[app.acme]!)).access_token as string;
   return {
@@ -39,6 +63,7 @@ export async function aStage(models: Models = {}) {
       return (await own.database.query<any>(calls, [app.app])).map(({ call }) => call);
     },
     close: async () => {
+      release();
       provider.close();
       await own.close();
     },
