@@ -66,10 +66,14 @@ chat.post(
     const begun = Promise.withResolvers<Response>();
     const over = callModel(c, { operation: "chat", model: opts.model, session_id }, async (call) => {
       const request = { ...toRequest(body), messages: await resolveContext(messages, context) };
-      await new Promise<void>((completed, failed) => {
-        const events = streamed(call, request, { completed, failed });
-        begun.resolve(c.var.emit(events, () => call.hangUp()));
-      });
+      const ended = Promise.withResolvers<void>();
+      const settle = (error: unknown) => {
+        if (error) ended.reject(error);
+        else ended.resolve();
+        return over.catch(() => {});
+      };
+      begun.resolve(c.var.emit(streamed(call, request, settle), () => call.hangUp()));
+      await ended.promise;
     });
     over.catch(begun.reject);
     return begun.promise;

@@ -100,9 +100,13 @@ export const withResults = (completed: Completed): Message[] => {
 };
 
 export type ChatEvent = Told<typeof chatEvents>;
-type Settle = { completed: () => void; failed: (error: unknown) => void };
+/** Told how a call ended, by what, or null where all is well; comes back when what it took is written down. */
+type Settle = (error: unknown) => Promise<void>;
 
-/** The events of a model's answer; the last is `done`, or `error`. `settle` is told how it ended, also by the client. */
+/**
+ * The events of a model's answer; the last is `done`, or `error`, once it is settled. `settle` is told how it ended, also
+ * where nobody asks for more.
+ */
 export async function* streamed(
   call: ModelCall,
   request: StepRequest,
@@ -124,12 +128,12 @@ export async function* streamed(
         for (const { id, name, content } of resultsOf(event) ?? []) {
           yield ["tool_result", { id, name, content, resolution: null }];
         }
-        settle.completed();
+        await settle(null);
         yield ["done", { finish_reason, run_count: 1, usage, total_usage: usage }];
       }
     }
   } catch (error) {
-    settle.failed(error);
+    await settle(error);
     const refusal = asRefusal(error);
     const isOurs = refusal instanceof ApiError;
     if (!isOurs && !call.isGone) console.error(JSON.stringify({ error: String(error), stack: (error as Error).stack }));
@@ -138,6 +142,6 @@ export async function* streamed(
       : ["error", { message: "Something went wrong here.", code: "internal_error" }];
   } finally {
     // Nobody asked for more.
-    settle.failed(new Error("the client is gone"));
+    await settle(new Error("the client is gone"));
   }
 }

@@ -78,8 +78,12 @@ describe.each(["asUser", "asBackend"] as const)("%s", (who) => {
       for await (const event of stage[who].chat.completions.stream.create({
         messages: [user("Hi")],
         opts: { model, tools },
-      }))
+        session_id: "streamed",
+      })) {
         events.push(event);
+        if (event.event === "done")
+          expect((await stage.rows("session_id = 'streamed'")).at(-1).status).toBe("completed");
+      }
       return events;
     };
     const usage = { [model]: { input_tokens: 9, output_tokens: 2, cached_tokens: 0, reasoning_tokens: 0 } };
