@@ -68,6 +68,7 @@ insert into app.migrations (name) values
   ('2026-11-22-slicing-nothing'),
   ('2026-11-22-tools'),
   ('2026-11-22-uncompiled'),
+  ('2026-11-22-usage'),
   ('2026-11-22-working-memory'),
   ('2026-11-22-written-together'),
   ('2026-11-23-named-configs');
@@ -1178,6 +1179,37 @@ create index activity_feed_entries_agent_idx
   on data.activity_feed_entries (app_id, sandbox_id, org_id, agent_id, id) where agent_id is not null;
 select app.wall('data.activity_feed_entries', 'select, insert');
 
+-- What models were asked for, and what it took: a row before the call, its figures after. One whose end nobody wrote down
+-- stays `unknown`. It goes with whoever asked.
+create table data.model_calls (
+  id               text collate "C" not null,
+  app_id           text collate "C" not null,
+  sandbox_id       text collate "C" not null,
+  org_id           text collate "C" not null,
+  -- Null: a secret key asked.
+  user_id          text collate "C",
+  session_id       text,
+  operation        text not null check (operation in ('chat', 'image', 'embedding', 'evaluation')),
+  model            text not null,
+  status           text not null default 'unknown' check (status in ('unknown', 'completed', 'failed', 'cancelled')),
+  -- As the provider counts; null where it tells nothing. Cached ones are of the input, reasoning of the output.
+  input_tokens     bigint,
+  output_tokens    bigint,
+  cached_tokens    bigint,
+  reasoning_tokens bigint,
+  created_at       timestamptz not null default now(),
+  completed_at     timestamptz,
+  check ((status = 'unknown') = (completed_at is null)),
+  primary key (app_id, sandbox_id, id),
+  constraint model_calls_tenant_fkey
+    foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  constraint model_calls_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index model_calls_org_idx on data.model_calls (app_id, sandbox_id, org_id, id);
+create index model_calls_user_idx on data.model_calls (app_id, sandbox_id, org_id, user_id) where user_id is not null;
+select app.wall('data.model_calls', 'select, insert, update');
+
 -- A key commits with the row it made, and names it; never an answer, which could hold a secret.
 create table data.idempotency_keys (
   app_id      text collate "C" not null,
@@ -1571,8 +1603,8 @@ end $$;
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
 -- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
--- agent that has ended, entries of the feed when their app keeps them no longer. Whoever calls it, and however often, deletes
--- nothing else.
+-- agent that has ended, entries of the feed and calls of models when their app keeps them no longer. Whoever calls it, and
+-- however often, deletes nothing else.
 create function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1613,13 +1645,18 @@ begin
     end;
   end loop;
 
-  for one in select t.app_id, t.sandbox_id, 'afe_' || app.id_at(now() - make_interval(
+  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
         days => coalesce((a.settings -> 'activity_retention_days')::integer, 400))) as oldest
       from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
-       where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id and e.id < one.oldest limit most - deleted));
+       where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id and e.id < 'afe_' || one.oldest limit most - deleted));
+    get diagnostics n = row_count;
+    deleted := deleted + n;
+    delete from data.model_calls where ctid = any (array(
+      select ctid from data.model_calls c
+       where c.app_id = one.app_id and c.sandbox_id = one.sandbox_id and c.id < 'mcl_' || one.oldest limit most - deleted));
     get diagnostics n = row_count;
     deleted := deleted + n;
   end loop;

@@ -1,6 +1,7 @@
 /** Every group and its routers. */
 import { routers as activity } from "./activity/index.ts";
 import { routers as agents } from "./agents/index.ts";
+import { routers as ai } from "./ai/index.ts";
 import { routers as auth } from "./auth/index.ts";
 import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
@@ -8,4 +9,4 @@ import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
 
-export const groups = { root, developer, auth, people, agents, routines, activity, configs };
+export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai };

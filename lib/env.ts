@@ -2,11 +2,30 @@
  * What a Worker is given, in the types that wrangler makes of wrangler.toml (`npm run types`), where each meaning
  * stands. The single Worker has what every other one has.
  */
-export type Bindings = Cloudflare.AllEnv & Locally;
+export type Bindings = Cloudflare.AllEnv & Locally & Models;
+
+/** Which models there are, and with whose keys: none is required. docs/configuration.md says what each means. */
+export const MODEL_VARIABLES = [
+  "MODEL_BASE_URL",
+  "MODEL_API_KEY",
+  "OPENAI_API_KEY",
+  "ANTHROPIC_API_KEY",
+  "GOOGLE_GENERATIVE_AI_API_KEY",
+  "DEFAULT_MODEL",
+  "DEFAULT_IMAGE_MODEL",
+  "DEFAULT_EMBEDDING_MODEL",
+  "MODELS",
+  "IMAGE_MODELS",
+] as const;
+export type Models = Partial<Record<(typeof MODEL_VARIABLES)[number], string>>;
+
+/** Of an environment what is about models, and nothing else: it holds other secrets, too. */
+export const modelsOf = (env: Models): Models =>
+  Object.fromEntries(MODEL_VARIABLES.flatMap((name) => (env[name] ? [[name, env[name]]] : [])));
 
 /** What only workerd on a machine of one's own gives: see lib/local/runtime.ts. */
 type Locally = {
-  /** The way out for scripts: refuses what resolves to anything but a public address. On Cloudflare every fetch does. */
+  /** The way out for what strangers name, as scripts do: refuses what resolves to anything but a public address. On Cloudflare every fetch does. */
   EGRESS?: Fetcher;
   /** The way to the endpoint at DATABASE_URL, past a Worker through which Miniflare sends every other fetch. */
   DATABASE?: Fetcher;

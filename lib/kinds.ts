@@ -49,6 +49,7 @@ export const kinds = {
     ...{ prefix: "cso", table: "installation_sources", name: "installation source", title: "type", tells: changes },
   }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
+  model_call: kind({ prefix: "mcl", table: "model_calls", name: "model call" }),
   org: kind({ prefix: "org", table: "orgs", name: "org", tells: changes }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
   // Access lists may name one; there is no table of them yet.

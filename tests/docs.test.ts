@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, describe, expect, it } from "vitest";
+import { MODEL_VARIABLES } from "../lib/env.ts";
 import { readGroups } from "../lib/local/groups.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
 import { anApp, system } from "./harness/index.ts";
@@ -393,7 +394,11 @@ describe("what a page names is there:", () => {
     const workers = globSync(["functions/**/*.ts", "lib/**/*.ts"], { cwd: root }).filter(
       (file) => !/^lib\/(local|script)\//.test(file),
     );
-    const used = [...reads(local, /process\.env\.([A-Z_]+)/g), ...reads(workers, /\benv\.([A-Z_]+)\b/g)];
+    const used = [
+      ...reads(local, /process\.env\.([A-Z_]+)/g),
+      ...reads(workers, /\benv\.([A-Z_]+)\b/g),
+      ...MODEL_VARIABLES,
+    ];
     expect([...new Set(told)].sort()).toEqual([...new Set(used)].sort());
   });
 });

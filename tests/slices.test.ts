@@ -472,22 +472,26 @@ describe("the sweep", () => {
     expect(await left(`org_id = '${acme}'`)).toBe(0);
   });
 
-  it("keeps entries of the feed as long as their app says, 400 days unless it does", async () => {
+  it.each([
+    ["entries of the feed", "activity_feed_entries", "kind, title", "'org.deleted'"],
+    ["calls of models", "model_calls", "operation, model", "'chat'"],
+  ])("keeps %s as long as their app says, 400 days unless it does", async (_, table, columns, first) => {
+    const [, title] = columns.split(", ");
     const apps = [await here(), await here()];
     await must(apps[1]!.asDeveloper("PATCH", apps[1]!.at, { settings: { activity_retention_days: 7 } }), 200);
     const now = Date.now();
     const seen: string[][] = [];
     for (const { app } of apps) {
-      await own.database.query("delete from data.activity_feed_entries where app_id = $1", [app]);
+      await own.database.query(`delete from data.${table} where app_id = $1`, [app]);
       for (const days of [6.9, 7.1, 399.9, 400.1]) {
-        const id = agedId(now - days * 86_400_000);
-        const entry = `insert into data.activity_feed_entries (id, app_id, sandbox_id, org_id, kind, title) values ($1, $2, '-', '-', 'org.deleted', $3)`;
-        await own.database.query(entry, [id, app, String(days)]);
+        const id = `${table === "model_calls" ? "mcl" : "afe"}_${agedId(now - days * 86_400_000)}`;
+        const row = `insert into data.${table} (id, app_id, sandbox_id, org_id, ${columns}) values ($1, $2, '-', '-', ${first}, $3)`;
+        await own.database.query(row, [id, app, String(days)]);
       }
     }
     await sweep(own.url);
     for (const { app } of apps) {
-      const find = "select title from data.activity_feed_entries where app_id = $1 order by id desc";
+      const find = `select ${title} as title from data.${table} where app_id = $1 order by id desc`;
       seen.push((await own.database.query<{ title: string }>(find, [app])).map(({ title }) => title));
     }
     expect(seen).toEqual([["6.9", "7.1", "399.9"], ["6.9"]]);
@@ -505,9 +509,9 @@ describe("the sweep", () => {
   });
 });
 
-/** An id of an entry that was made at a time: a UUIDv7 begins with its milliseconds. */
+/** An id that was made at a time, without its prefix: a UUIDv7 begins with its milliseconds. */
 function agedId(ms: number): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   new DataView(bytes.buffer).setBigUint64(0, (BigInt(Math.floor(ms)) << 16n) | 0x7000n);
-  return `afe_${base62(bytes, 22)}`;
+  return base62(bytes, 22);
 }

@@ -1,4 +1,4 @@
-/** Every request makes one round trip to the database, whatever it asks. */
+/** Every request makes one round trip to the database, whatever it asks; one that asks a model, two. */
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { bearer, type Call, caller, developer } from "./harness/index.ts";
@@ -173,6 +173,8 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["pause a schedule", () => asUser("POST", `/api/v1/agents/${made.agent}/schedules/${made.schedule}/pause`)],
   ["read the feed", () => asUser("GET", "/api/v1/activity_feed?limit=5")],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
+  ["list models", () => asUser("GET", "/api/v1/ai/chat/models")],
+  ["ask for a model that isn't set up", () => asUser("POST", "/api/v1/ai/image/generations", { prompt: "A fox" })],
   ["ping", () => asUser("GET", "/api/v1/status/ping")],
 ];
 
@@ -181,6 +183,13 @@ it.each(operations)("%s: one round trip", async (_, ask) => {
   const { status } = await ask();
   expect([200, 201, 204, 404, 409, 422]).toContain(status);
   expect(own.trips() - before).toBe(1);
+});
+
+it("asking a model: one before it, by which the credential is let in and the call is owed, and one after, with its figures", async () => {
+  const before = own.trips();
+  const body = { messages: [{ role: "user", content: "Hi" }], opts: {} };
+  expect((await asUser("POST", "/api/v1/ai/chat/completions", body)).status).toBe(200);
+  expect(own.trips() - before).toBe(2);
 });
 
 it("a refused signature or scope: none", async () => {

@@ -4,7 +4,7 @@ import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { CompiledQuery, sql } from "kysely";
 import { type Connection, connect } from "../db/neon.ts";
-import type { None } from "../db/schema.ts";
+import { NONE, type None } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, insufficientScope, notFound, unauthenticated } from "../errors.ts";
 import type { Env } from "../http/router.ts";
@@ -13,6 +13,7 @@ import type { Id } from "../ids.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
 import { covers, type Permission, type Resource, rolesWith } from "./permissions.ts";
 import { parseRefreshToken } from "./refresh.ts";
+import { mac } from "./secrets.ts";
 import { type AccessToken, verifyToken } from "./tokens.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -155,6 +156,19 @@ export const allow = (permission: Permission) =>
       },
     },
   );
+
+/**
+ * The database of a credential's place for the end of what it has begun, where the database has let it in before: by a
+ * MAC over the place, as an object's. So it is written down though the credential dies meanwhile.
+ */
+export async function openAfterwards(c: Asked, credential: Credential): Promise<TenantDb> {
+  const { app, sandbox } = credential;
+  const org = credential.kind === "token" ? credential.org : NONE;
+  const tag = await mac(c.env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
+  const enter = CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, sandbox, org, tag]);
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {} };
+  return new TenantDb(connect(c.env.DATABASE_URL, c.env.DATABASE), door, { kind: "org", app, sandbox, org }, "write");
+}
 
 /**
  * The door of a refresh token, which is a credential of its own: its MAC is checked here, that its sign-in, user and

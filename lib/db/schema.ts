@@ -75,6 +75,11 @@ export type HealthKind = (typeof healthKinds)[number];
 export const healthStatuses = ["pending", "completed", "skipped", "degraded"] as const;
 export type HealthStatus = (typeof healthStatuses)[number];
 
+export const modelOperations = ["chat", "image", "embedding", "evaluation"] as const;
+export type ModelOperation = (typeof modelOperations)[number];
+export const modelCallStatuses = ["unknown", "completed", "failed", "cancelled"] as const;
+export type ModelCallStatus = (typeof modelCallStatuses)[number];
+
 export const installationStates = ["pending", "active", "paused", "suspended"] as const;
 export type InstallationState = (typeof installationStates)[number];
 export const sourceStates = ["pending", "active", "paused"] as const;
@@ -401,6 +406,20 @@ export interface Database {
     readers: Fixed<string[] | null>;
     metadata: Json<Metadata>;
     created_at: Stamp;
+  };
+  model_calls: Owner & {
+    id: Fixed<Id<"model_call">>;
+    user_id: Fixed<Id<"user"> | null>;
+    session_id: Fixed<string | null>;
+    operation: Fixed<ModelOperation>;
+    model: Fixed<string>;
+    status: ColumnType<ModelCallStatus, never, ModelCallStatus>;
+    input_tokens: ColumnType<number | null, never, number | null>;
+    output_tokens: ColumnType<number | null, never, number | null>;
+    cached_tokens: ColumnType<number | null, never, number | null>;
+    reasoning_tokens: ColumnType<number | null, never, number | null>;
+    created_at: Stamp;
+    completed_at: ColumnType<string | null, never, string>;
   };
   idempotency_keys: Owner & {
     subject: Fixed<string>;

@@ -23,6 +23,7 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-slicing-nothing",
   "2026-11-22-tools",
   "2026-11-22-uncompiled",
+  "2026-11-22-usage",
   "2026-11-22-working-memory",
   "2026-11-22-written-together",
   "2026-11-23-named-configs",

@@ -1,11 +1,13 @@
 import { createMiddleware } from "hono/factory";
 import type * as v from "valibot";
 import { ApiError } from "../errors.ts";
-import { withSpec } from "./spec.ts";
+import { problemResponse, withSpec } from "./spec.ts";
 
 const POLL_MS = 4000;
 const KEEP_ALIVE_MS = 15_000;
 const MOST_MS = 15 * 60_000;
+/** workerd sees that a client is gone when it writes to it. */
+const SILENCE_MS = 500;
 
 type Follow<View> = { now: View; read: () => Promise<View>; isOver: (view: View) => boolean };
 
@@ -68,4 +70,61 @@ function stream<View>(event: string, { now, read, isOver }: Follow<View>): Reada
       isGone = true;
     },
   });
+}
+
+type Views = Record<string, v.GenericSchema>;
+/** An event by its name, with what it says. */
+export type Told<V extends Views> = { [N in keyof V & string]: readonly [N, v.InferOutput<V[N]>] }[keyof V & string];
+type Emit<V extends Views> = (events: AsyncGenerator<Told<V>, void>, gone: () => void) => Response;
+
+/**
+ * What the route answers is a stream of events of several kinds, until they end: `c.var.emit`. Each is asked for when the
+ * client has taken the one before it. While there is none a comment goes out every 500 ms, so that a client that hung up
+ * is noticed within a second: then `gone` is called, and no more events are asked for.
+ */
+export const givesEventsOf = <V extends Views>(views: V) =>
+  withSpec(
+    createMiddleware<{ Variables: { emit: Emit<V> } }>(async (c, next) => {
+      c.set("emit", (events, gone) => {
+        const headers = { "Content-Type": "text/event-stream", "Cache-Control": "no-store" };
+        return c.body(emitted(events, gone), 200, headers);
+      });
+      await next();
+    }),
+    {
+      responses: {
+        200: {
+          description: `Server-sent events: ${Object.keys(views)
+            .map((name) => `\`${name}\``)
+            .join(", ")}`,
+          content: { "text/event-stream": { schema: { type: "string" } } },
+        },
+        429: problemResponse("There are too many at once"),
+      },
+    },
+  );
+
+function emitted(events: AsyncGenerator<readonly [string, unknown], void>, gone: () => void) {
+  const utf8 = new TextEncoder();
+  let next = events.next();
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        let timer: ReturnType<typeof setTimeout> | undefined;
+        const silence = new Promise<null>((resolve) => {
+          timer = setTimeout(resolve, SILENCE_MS, null);
+        });
+        const event = await Promise.race([next, silence]).finally(() => clearTimeout(timer));
+        if (event?.done) return controller.close();
+        if (event) next = events.next();
+        const text = event ? `event: ${event.value[0]}\ndata: ${JSON.stringify(event.value[1])}\n\n` : ": waiting\n\n";
+        controller.enqueue(utf8.encode(text));
+      },
+      async cancel() {
+        gone();
+        await events.return();
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }

@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { Cron } from "croner";
 import type { BuildOptions, BuildResult, PluginBuild } from "esbuild";
 import { cached } from "./cache.ts";
+import type { Models } from "../env.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
 // Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
@@ -17,10 +18,14 @@ const {
 } = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
 export type Secrets = Cloudflare.AllEnv;
+/** Those that ask models: no other Worker has their keys. */
+const ASKING_MODELS = ["ai", "all"];
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
   secrets: Secrets;
+  /** Which models there are, and their keys: for the Workers that ask them. */
+  models?: Models;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
   /** Where Durable Objects keep their storage; nowhere, if absent. */
@@ -111,6 +116,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const workers = () =>
     groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
+      if (ASKING_MODELS.includes(group)) given.push(...Object.entries(options.models ?? {}));
       if (options.allowLoopback !== undefined) given.push(["ALLOW_LOOPBACK", options.allowLoopback]);
       return {
         ...worker,

@@ -6,6 +6,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import type { JWK } from "jose";
+import type { Models } from "../env.ts";
 import type { Credentials } from "./apps.ts";
 import { CACHE } from "./cache.ts";
 import { end, fail, onEnd, openDataDir, openEmbedded, openNamed, Refusal } from "./command.ts";
@@ -128,10 +129,11 @@ agentry serves on ${base_url} (these are in ${join(data, "credentials.json")}). 
 }
 
 async function serveWorkers(data: string, port: number, kept: Kept, ready: Promise<{ database: Database }>) {
-  const [{ startRuntime }, { serveNeon }, { keysOf }] = await Promise.all([
+  const [{ startRuntime }, { serveNeon }, { keysOf }, { modelsOf }] = await Promise.all([
     import("./runtime.ts"),
     import("./neon.ts"),
     import("../auth/tokens.ts"),
+    import("../env.ts"),
   ]);
   performance.mark("Workers' tools loaded");
   const run: Database["run"] = async (...request) => (await ready).database.run(...request);
@@ -149,6 +151,7 @@ async function serveWorkers(data: string, port: number, kept: Kept, ready: Promi
       PUBLIC_JWKS: JSON.stringify({ keys: keysOf(JWKS).public }),
       ROOT_SECRETS: kept.root_secrets.join(","),
     },
+    models: modelsOf(process.env as Models),
     ...(process.env.AGENTRY_ALLOW_LOOPBACK === "1" && { allowLoopback: hostOf(process.env.DATABASE_URL) }),
     ...(process.argv.includes("--watch") && {
       onReload: (ms: number) => {

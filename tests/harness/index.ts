@@ -27,13 +27,18 @@ export function caller(credential: Record<string, string> = {}, base = system.ba
   };
 }
 
-/** What an answer says; of a stream of events, the first, since it may go on for long. */
+/** What an answer says; of a record that is followed, its first event, since it may go on for long. */
 export async function textOf(response: Response): Promise<string> {
   if (response.headers.get("Content-Type") !== "text/event-stream") return response.text();
   const reader = response.body!.pipeThrough(new TextDecoderStream() as never).getReader();
-  const { value } = await reader.read();
+  let text = "";
+  while (!/^event: \w+_update\n/.test(text)) {
+    const { done, value } = await reader.read();
+    if (done) return text;
+    text += value;
+  }
   await reader.cancel();
-  return String(value);
+  return text;
 }
 
 export const bearer = (credential: string) => ({ Authorization: `Bearer ${credential}` });

@@ -27,8 +27,11 @@ export const PERSON_ONLY = ["GET /api/v1/users/me"];
 /** What a sandbox's key can do to its own sandbox only once: the walk leaves it standing. */
 export const SPENDS_ITSELF = ["DELETE /api/v1/sandboxes/{sandbox}"];
 
-/** What nothing stands behind yet: 422, by a row that is there. */
+/** What nothing stands behind yet, or not where the tests run: 422, by a row that is there. */
 export const WITHOUT_PROVIDER = [
+  "POST /api/v1/ai/image/generations",
+  "POST /api/v1/ai/image/edits",
+  "POST /api/v1/ai/embedding/similarity_comparison",
   "POST /api/v1/agent_computers/{computer}/refresh",
   "POST /api/v1/agent_computers/{computer}/exec",
 ];
@@ -235,6 +238,8 @@ export const ABSENT: Values = Object.fromEntries(
 /** One that is sent again. */
 const SAME_SECRET = aSecret();
 
+const aChat = ({ word }: Place) => ({ messages: [{ role: "user", content: word }], opts: { model: "scripted/echo" } });
+
 /** A body for each operation that takes one, such that a row of the place comes of it. */
 export const samples: Record<string, (place: Place) => object> = {
   "PATCH /protected/api/v2/developer/apps/{app_id}": () => ({ name: "An app" }),
@@ -290,15 +295,31 @@ export const samples: Record<string, (place: Place) => object> = {
     script: "[unwrap(agents.list({ page_size: 100 })).data, unwrap(users.list({ page_size: 100 })).data]",
   }),
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
+  "POST /api/v1/ai/chat/completions": aChat,
+  "POST /api/v1/ai/chat/completions/stream": aChat,
+  "POST /api/v1/ai/image/generations": ({ word }) => ({ prompt: word }),
+  "POST /api/v1/ai/image/edits": ({ word }) => ({
+    prompt: word,
+    images: [{ image_data: "iVBORw0KGgo=", image_type: "image/png" }],
+  }),
+  "POST /api/v1/ai/embedding/similarity_comparison": ({ word }) => ({ text_a: word, text_b: word }),
+  "POST /api/v1/ai/evaluation/evaluations": ({ word }) => ({
+    ...{ model: "scripted/script", state: `${word}\n\`\`\`script\n[{"text": "{\\"q1\\": 1}"}]\n\`\`\`` },
+    questions: [{ type: "boolean", id: "is", instructions: word }],
+  }),
 };
 
-/** Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet. */
+/**
+ * Names in queries and bodies that look like references, but that no row stands behind: there are no threads yet, and a
+ * session of chats is any word that groups them.
+ */
 export const NOT_ROWS = [
   "correlation_id",
   "idempotency_key",
   "is_system_user",
   "key",
   "lookup_key",
+  "session_id",
   "session_key",
   "thread_id",
 ];

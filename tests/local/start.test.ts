@@ -142,6 +142,22 @@ describe("npm start", { timeout: 120_000 }, () => {
     expect(await reaches({})).toEqual([false, 200]);
   });
 
+  it("gives the environment's models to those who ask", async () => {
+    const started = await start({
+      DEFAULT_MODEL: "compatible/small",
+      MODELS: "scripted/echo",
+      MODEL_BASE_URL: "http://[::1",
+    });
+    const { base_url, secret_key } = await credentials();
+    const ask = caller(bearer(secret_key), base_url);
+    const { data } = await must(ask("GET", "/api/v1/ai/chat/models"), 200);
+    expect(data.map(({ id }: { id: string }) => id)).toEqual(["compatible/small", "scripted/echo"]);
+    const body = { messages: [{ role: "user", content: "Hi" }], opts: {} };
+    const { error } = await must(ask("POST", "/api/v1/ai/chat/completions", body), 422);
+    expect(error.message).toContain("MODEL_BASE_URL");
+    await stop(started);
+  });
+
   it("keeps the data, the keys and live tokens over a second start, also on another port", async () => {
     const made = await operate("app.ts", ["create", "--name", "Second"]);
     expect(made.code, made.said).toBe(0);

@@ -3,6 +3,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { exportJWK, generateKeyPair } from "jose";
 import { expect, it } from "vitest";
+import { MODEL_VARIABLES, modelsOf } from "../../../lib/env.ts";
 import { ROOT, readGroups } from "../../../lib/local/groups.ts";
 import { bundling, makeDocument, startRuntime } from "../../../lib/local/runtime.ts";
 
@@ -20,9 +21,10 @@ async function signs(main: string): Promise<boolean> {
 
 /**
  * KiB that a Worker may take, as it is sent. What every one needs takes some 95; root carries the document of all, and
- * those that are named besides it the zones of schedules, YAML and JSON Schema, or the script language.
+ * those that are named besides it the zones of schedules, YAML and JSON Schema, or the script language. `ai`, and so `all`,
+ * carry the providers' packages, too, most of them evaluated on first use.
  */
-const MOST: Record<string, number> = { root: 140, all: 340, agents: 225, routines: 150, configs: 225 };
+const MOST: Record<string, number> = { root: 140, all: 580, agents: 225, routines: 150, configs: 225, ai: 430 };
 const MOST_OF_OTHERS = 115;
 
 it("keeps each Worker small", { timeout: 60_000 }, async () => {
@@ -34,6 +36,21 @@ it("keeps each Worker small", { timeout: 60_000 }, async () => {
   }));
   expect(sizes.length).toBe((await readGroups()).length);
   expect(sizes.filter(({ group, size }) => size > (MOST[group] ?? MOST_OF_OTHERS))).toEqual([]);
+});
+
+it("gives the keys of models to those Workers that ask them, and to no other", { timeout: 60_000 }, async () => {
+  const groups = (await readGroups()).map(([group]) => group);
+  const secrets = { ISSUERS: "http://agentry.test", DATABASE_URL: "", JWKS: "", PUBLIC_JWKS: "", ROOT_SECRETS: "" };
+  const models = Object.fromEntries(MODEL_VARIABLES.map((name) => [name, `a value of ${name}`]));
+  const runtime = await startRuntime({ port: 0, secrets, models, groups });
+  try {
+    for (const group of groups) {
+      const given = modelsOf((await runtime.bindings(group)) as never);
+      expect([group, given]).toEqual([group, ["ai", "all"].includes(group) ? models : {}]);
+    }
+  } finally {
+    await runtime.close();
+  }
 });
 
 it("gives the private signing keys to those Workers that sign, and to no other", { timeout: 60_000 }, async () => {
