@@ -6,8 +6,8 @@ import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
 import type { BuildOptions, BuildResult, PluginBuild } from "esbuild";
-import { cached } from "./cache.ts";
 import type { Models } from "../env.ts";
+import { cached } from "./cache.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
 // Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
