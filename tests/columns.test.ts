@@ -21,7 +21,11 @@ import { fill, rowOf } from "./isolation/stage.ts";
 const COLUMN = "canary_column";
 const VALUE = "canary-4f1c";
 /** There are no such variables yet, and no journals. */
-const ALWAYS_EMPTY = ["GET /api/v1/scripts/runtime_env_vars", "GET /api/v1/agent_routines/runs/{run}/journal"];
+const ALWAYS_EMPTY = [
+  ...["GET /api/v1/scripts/runtime_env_vars", "GET /api/v1/agent_routines/runs/{run}/journal"],
+  // What is set up, and of no row: nothing is, here.
+  ...["GET /api/v1/ai/image/models", "GET /api/v1/ai/evaluation/models"],
+];
 
 type Asked = { operation: Operation; as: "owner" | "key" };
 /** Who may ask: a person what is not a developer's, the secret key all that is not a person's. */
