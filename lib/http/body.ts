@@ -47,7 +47,7 @@ export async function drain(body: ReadableStream<Uint8Array> | null) {
   await Promise.race([discard(body), scheduler.wait(MAX_DRAIN_MS)]);
 }
 
-/** By large reads: each costs the isolate as much as any other, and comes with four kilobytes if nobody asks for more. */
+/** By large reads: a small one costs the isolate as much, and by itself a body comes in pieces of four kilobytes. */
 async function discard(body: ReadableStream<Uint8Array>) {
   const reader = body.getReader({ mode: "byob" });
   let room = new Uint8Array(READ_BYTES);
