@@ -24,13 +24,12 @@ export type Outcome =
   | "denied"
   | "unknown";
 
-/** What the loop looks at of each frame; the whole of them is lib/sessions/frames.ts. */
+/** The frames that decide what comes next, and what of each does; a journal holds others, too. */
 export type LoopEvent =
-  | { type: "session.status"; status: Status; error?: string | undefined }
+  | { type: "session.status"; status: Status }
   | { type: "message.received" }
   /** `inbox`: the sequence of the newest message that is in the prompt. */
   | { type: "model.started"; turn: number; inbox: number }
-  | { type: "model.delta" }
   | {
       type: "model.completed";
       message: { content?: string | null | undefined; tool_calls?: readonly { id: string; name: string }[] | null };
@@ -49,9 +48,7 @@ export type LoopEvent =
   /** `message`: the sequence of the message that is its result, and joins the conversation in no other way. */
   | { type: "tool.completed"; call: string; message?: number | undefined }
   | { type: "tool.failed"; call: string }
-  | { type: "tool.unknown"; call: string }
-  | { type: "limit.reached" }
-  | { type: "session.result" };
+  | { type: "tool.unknown"; call: string };
 
 export interface Call {
   id: string;
