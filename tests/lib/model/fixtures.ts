@@ -6,6 +6,7 @@ import {
   type Completed,
   type Environment,
   type Message,
+  type ModelError,
   message,
   resolveModel,
   type StepEvent,
@@ -130,7 +131,7 @@ export async function failure(name: string, request: StepRequest, options: StepO
   try {
     for await (const event of step(resolveModel(name, env), request, options)) events.push(event);
   } catch (error) {
-    return { events, error: error as any };
+    return { events, error: error as ModelError };
   }
   throw new Error(`it answered: ${JSON.stringify(events)}`);
 }

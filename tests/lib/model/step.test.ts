@@ -120,7 +120,7 @@ describe("a request is sent again", () => {
         await answering(json(429, { error: { message: "slow down" } }, { "retry-after": after })),
       );
       expect(error).toMatchObject({ code: "model_rate_limited", status: 429, retryable: true });
-      expect(error.retry_after_ms / 60_000).toBeCloseTo(60, 0);
+      expect(error.retry_after_ms! / 60_000).toBeCloseTo(60, 0);
       expect(provider.seen).toHaveLength(1);
       provider.close();
     }
