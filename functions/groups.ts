@@ -1,4 +1,4 @@
-/** Every group and its routers. */
+/** Every group that serves something, and its routers. */
 import { routers as activity } from "./activity/index.ts";
 import { routers as agents } from "./agents/index.ts";
 import { routers as ai } from "./ai/index.ts";
@@ -8,5 +8,6 @@ import { routers as developer } from "./developer/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
+import { routers as sessions } from "./sessions/index.ts";
 
-export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai };
+export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai, sessions };

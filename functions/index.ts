@@ -4,6 +4,8 @@ import type { Bindings } from "../lib/env.ts";
 import { worker } from "../lib/http/worker.ts";
 import { groups } from "./groups.ts";
 
+export { SessionObject } from "../lib/sessions/object.ts";
+
 const all = worker(...Object.values(groups).flat());
 
 export default {

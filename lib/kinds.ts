@@ -42,6 +42,7 @@ export const kinds = {
   agent_installation: kind({
     ...{ prefix: "cin", table: "agent_installations", name: "installation", title: "kind", tells: changes },
   }),
+  agent_session: kind({ prefix: "ase", table: "agent_sessions", name: "session", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
@@ -56,6 +57,9 @@ export const kinds = {
   team: kind({ prefix: "tem", table: null, name: "team" }),
   token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked"] }),
   token_family: kind({ prefix: "saf", table: "token_families", name: "token" }),
+  tool_call: kind({ prefix: "tcl", table: "tool_calls", name: "tool call" }),
+  // A session's own history: its row holds the id.
+  trajectory: kind({ prefix: "trj", table: null, name: "trajectory" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
   working_memory_entry: kind({
     ...{ prefix: "amm", table: "agent_working_memory", name: "working memory entry", title: "key", tells: changes },

@@ -80,6 +80,21 @@ export type ModelOperation = (typeof modelOperations)[number];
 export const modelCallStatuses = ["unknown", "completed", "failed", "cancelled"] as const;
 export type ModelCallStatus = (typeof modelCallStatuses)[number];
 
+export const sessionStatuses = ["pending", "running", "waiting", "completed", "failed", "cancelled"] as const;
+export type SessionStatus = (typeof sessionStatuses)[number];
+export const callOutcomes = [
+  "pending",
+  "awaiting_approval",
+  "running",
+  /** An async tool was called: its result joins later. */
+  "accepted",
+  "succeeded",
+  "failed",
+  "denied",
+  "unknown",
+] as const;
+export type CallOutcome = (typeof callOutcomes)[number];
+
 export const installationStates = ["pending", "active", "paused", "suspended"] as const;
 export type InstallationState = (typeof installationStates)[number];
 export const sourceStates = ["pending", "active", "paused"] as const;
@@ -406,6 +421,48 @@ export interface Database {
     readers: Fixed<string[] | null>;
     metadata: Json<Metadata>;
     created_at: Stamp;
+  };
+  agent_sessions: OnAgent & {
+    id: Fixed<Id<"agent_session">>;
+    user_id: Fixed<Id<"user"> | null>;
+    trajectory_id: Fixed<Id<"trajectory">>;
+    name: Fixed<string | null>;
+    instructions: Fixed<string>;
+    max_turns: Fixed<number>;
+    max_tokens: Fixed<number>;
+    max_runs_per_turn: Fixed<number>;
+    start_idle: Fixed<boolean>;
+    on_idle: Fixed<"wait" | "complete">;
+    result_schema: JsonOrNull<Metadata>;
+    is_system_session: Generated<boolean>;
+    metadata: Json<Metadata>;
+    status: Generated<SessionStatus>;
+    error: ColumnType<string | null, never, string | null>;
+    result: JsonOrNull<Metadata>;
+    /** Of the newest frame that the columns above and below tell of. */
+    sequence: ColumnType<number, never, number>;
+    started_at: ColumnType<string | null, never, string>;
+    completed_at: ColumnType<string | null, never, string>;
+    /** When its object is to be looked after, if nobody has heard of it by then. Null: it waits for somebody. */
+    look_at: Generated<string | null>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  tool_calls: OnAgent & {
+    id: Fixed<Id<"tool_call">>;
+    session_id: Fixed<Id<"agent_session">>;
+    name: Fixed<string>;
+    turn: Fixed<number>;
+    arguments: ColumnType<Metadata, string, never>;
+    arguments_hash: Fixed<string>;
+    effect: Effect | null;
+    outcome: CallOutcome;
+    error: string | null;
+    attempts: number;
+    sequence: number;
+    requested_at: Fixed<string>;
+    started_at: string | null;
+    completed_at: string | null;
   };
   model_calls: Owner & {
     id: Fixed<Id<"model_call">>;

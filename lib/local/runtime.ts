@@ -17,9 +17,10 @@ const {
   Response: MiniflareResponse,
 } = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
-export type Secrets = Cloudflare.AllEnv;
+/** What a Worker is given as text. */
+export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS">;
 /** Those that ask models: no other Worker has their keys. */
-const ASKING_MODELS = ["ai", "all"];
+const ASKING_MODELS = ["ai", "objects", "all"];
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */

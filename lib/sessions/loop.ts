@@ -5,24 +5,10 @@
  * pending → running ⇄ waiting → completed | failed | cancelled. Running is what computes or calls; waiting is what waits
  * for somebody: the next message, an approval, word of a call whose outcome nobody knows.
  */
+import type { CallOutcome, Effect, SessionStatus as Status } from "../db/schema.ts";
 
 export const TERMINAL = ["completed", "failed", "cancelled"] as const;
-export type Status = "pending" | "running" | "waiting" | (typeof TERMINAL)[number];
 export const isTerminal = (status: Status): boolean => (TERMINAL as readonly Status[]).includes(status);
-
-/** Whether a call may be made again where nobody knows what became of it: as often as you like, with the same key, never. */
-export type Effect = "read" | "idempotent" | "once";
-
-export type Outcome =
-  | "pending"
-  | "awaiting_approval"
-  | "running"
-  /** An async tool was called: its result joins later. */
-  | "accepted"
-  | "succeeded"
-  | "failed"
-  | "denied"
-  | "unknown";
 
 /** The frames that decide what comes next, and what of each does; a journal holds others, too. */
 export type LoopEvent =
@@ -48,13 +34,17 @@ export type LoopEvent =
   /** `message`: the sequence of the message that is its result, and joins the conversation in no other way. */
   | { type: "tool.completed"; call: string; message?: number | undefined }
   | { type: "tool.failed"; call: string }
-  | { type: "tool.unknown"; call: string };
+  | { type: "tool.unknown"; call: string }
+  /** Somebody has said what became of it. What happened, and what was given up, is told by the frame that follows. */
+  | { type: "tool.resolved"; call: string; outcome: "happened" | "retry" | "give_up" };
 
 export interface Call {
   id: string;
   name: string;
-  outcome: Outcome;
+  outcome: CallOutcome;
   effect: Effect | null;
+  /** Somebody has allowed it: it isn't asked again. */
+  approved: boolean;
   /** How often it was begun. */
   attempts: number;
   waits: { message: boolean; until: string | null } | null;
@@ -101,7 +91,7 @@ export const begun = (): SessionState => ({
 /** The state after one more frame. The state that came in is used up. */
 export function fold(state: SessionState, event: LoopEvent, sequence: number): SessionState {
   const callOf = (id: string) => state.calls.find((call) => call.id === id);
-  const settle = (id: string, outcome: Outcome) => {
+  const settle = (id: string, outcome: CallOutcome) => {
     const call = callOf(id);
     if (!call) return;
     if (call.outcome === "accepted") state.news++;
@@ -128,7 +118,15 @@ export function fold(state: SessionState, event: LoopEvent, sequence: number): S
       state.output = message.content ?? "";
       const later = state.calls.filter(({ outcome }) => outcome === "accepted");
       const calls = (message.tool_calls ?? []).map(
-        ({ id, name }): Call => ({ id, name, outcome: "pending", effect: null, attempts: 0, waits: null }),
+        ({ id, name }): Call => ({
+          id,
+          name,
+          outcome: "pending",
+          effect: null,
+          approved: false,
+          attempts: 0,
+          waits: null,
+        }),
       );
       state.calls = [...later, ...calls];
       break;
@@ -138,6 +136,7 @@ export function fold(state: SessionState, event: LoopEvent, sequence: number): S
       break;
     case "approval.decided":
       settle(event.call, event.approved ? "pending" : "denied");
+      Object.assign(callOf(event.call) ?? {}, { approved: event.approved });
       break;
     case "tool.called": {
       const call = callOf(event.call);
@@ -156,6 +155,9 @@ export function fold(state: SessionState, event: LoopEvent, sequence: number): S
       break;
     case "tool.unknown":
       settle(event.call, "unknown");
+      break;
+    case "tool.resolved":
+      if (event.outcome === "retry") settle(event.call, "pending");
       break;
   }
   return state;

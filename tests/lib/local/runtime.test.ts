@@ -46,7 +46,7 @@ it("gives the keys of models to those Workers that ask them, and to no other", {
   try {
     for (const group of groups) {
       const given = modelsOf((await runtime.bindings(group)) as never);
-      expect([group, given]).toEqual([group, ["ai", "all"].includes(group) ? models : {}]);
+      expect([group, given]).toEqual([group, ["ai", "objects", "all"].includes(group) ? models : {}]);
     }
   } finally {
     await runtime.close();

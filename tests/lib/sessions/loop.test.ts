@@ -1,15 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Effect, SessionStatus as Status } from "../../../lib/db/schema.ts";
 import {
   begun,
-  type Effect,
   fold,
   isTerminal,
   type LoopEvent,
   MAX_MISFITS,
   next,
   type SessionLimits,
-  type Status,
   type Step,
   statusAt,
 } from "../../../lib/sessions/loop.ts";
