@@ -2,7 +2,7 @@
  * A session's own object: the only writer of its journal. It owns the session at work, lends it the hands that reach the
  * database, models and tools, and sees to it that Postgres hears of what happened.
  */
-import type { SessionStatus } from "../db/schema.ts";
+import type { OrgStatus, SessionStatus } from "../db/schema.ts";
 import { type Bindings, modelsOf } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
 import { type Id, newId } from "../ids.ts";
@@ -100,7 +100,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     return this.#open(row)?.pinned ?? null;
   }
 
-  async wake(row: SessionRow | null, org_status: string | null): Promise<void> {
+  async wake(row: SessionRow | null, org_status: OrgStatus | null): Promise<void> {
     // What was known of the org doesn't hold any more.
     if (org_status !== null) this.#liveAt = 0;
     const session = this.#open(row);
