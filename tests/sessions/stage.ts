@@ -95,32 +95,32 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** A database whose writes about sessions can be held up: what a runtime that dies has not yet told. */
+/** A database in which statements can be held up: a runtime that dies meanwhile never hears of them. */
 function holdable(database: Database) {
-  let held: Promise<void> | null = null;
+  let holding: RegExp | null = null;
   let free = () => {};
+  let freed = Promise.resolve();
   let waiting = 0;
   const run: Database["run"] = async (role, queries, options) => {
-    if (
-      held &&
-      queries.some(({ query }) => /(update|insert into) "?data"?\."?(agent_sessions|tool_calls)/i.test(query))
-    ) {
+    if (queries.some(({ query }) => holding?.test(query))) {
       waiting++;
-      await held;
+      await freed;
     }
     return database.run(role, queries, options);
   };
   return {
     database: { ...database, run },
-    hold: () => {
+    /** From now on every request with such a statement waits. */
+    hold: (statement: RegExp) => {
       waiting = 0;
-      held = new Promise((done) => {
+      holding = statement;
+      freed = new Promise((done) => {
         free = done;
       });
     },
     waiting: () => waiting,
     letGo: () => {
-      held = null;
+      holding = null;
       free();
     },
   };
@@ -130,8 +130,8 @@ type Options = { models?: Models; telemetry?: Telemetry };
 export type Stage = Awaited<ReturnType<typeof aStage>>;
 
 export async function aStage({ models = {}, telemetry = {} }: Options = {}) {
-  const opened = holdable(await openDatabase());
-  const own = await ownSystem(Promise.resolve(opened.database));
+  const database = holdable(await openDatabase());
+  const own = await ownSystem(Promise.resolve(database.database));
   const data = await mkdtemp(join(tmpdir(), "agentry-sessions-"));
   const endpoint = await anEndpoint();
   const others = childrenOf(process.pid, "workerd");
@@ -181,7 +181,7 @@ export async function aStage({ models = {}, telemetry = {} }: Options = {}) {
     token,
     ask,
     endpoint,
-    projection: opened,
+    database,
     aTool,
     anActor,
     aSession,
@@ -206,7 +206,7 @@ export async function aStage({ models = {}, telemetry = {} }: Options = {}) {
     /** Resolves when it answers again. */
     isUp: () => until("the runtime is up", () => fetch(`${base}/healthz`).catch(() => null)),
     close: async () => {
-      opened.letGo();
+      database.letGo();
       endpoint.close();
       await own.close();
       await rm(data, { recursive: true, force: true });
