@@ -53,7 +53,7 @@ export type Asked = { kind: string; id: string; key: string | null; at: number }
  * What tools call: `POST /<kind>/<id>` answers `{"id", "n"}`, n being how often that id was asked for; of the kind
  * `hold` only when it is let go. It stays up whatever happens to the runtime.
  */
-async function anEndpoint() {
+export async function anEndpoint() {
   const asked: Asked[] = [];
   const held = new Set<() => void>();
   const server = createServer((request, response: ServerResponse) => {
