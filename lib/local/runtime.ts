@@ -112,10 +112,18 @@ export async function makeDocument(): Promise<void> {
   if (made <= lastChange()) await promisify(execFile)(process.execPath, [join(ROOT, "lib/local/document.ts")]);
 }
 
+/** The Workers that have the classes of the objects which a Worker reaches. */
+const scriptsOf = ({ durableObjects = {} }: { durableObjects?: Record<string, { scriptName?: string }> }) =>
+  Object.values(durableObjects).flatMap(({ scriptName }) => scriptName ?? []);
+
 /** Starts the Workers on a loopback port. Crons fire by the minute, as Cloudflare's do. */
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const { groups: wanted } = options;
-  const groups = (await readGroups()).filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
+  const isWanted = (group: string) => (wanted ? wanted.includes(group) : group !== "all");
+  const found = await readGroups();
+  // Who reaches an object names the Worker that has its class.
+  const reached = new Set(found.flatMap(([group, { options }]) => (isWanted(group) ? scriptsOf(options) : [])));
+  const groups = found.filter(([group, { name }]) => isWanted(group) || reached.has(name));
   if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
   let code = await buildWorkers(groups, options);
   const workers = () =>

@@ -4,6 +4,7 @@
  */
 import { validateAgainst } from "../configs/json-schema.ts";
 import type { CallOutcome, Effect, SessionStatus } from "../db/schema.ts";
+import { isWithin } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash, ModelError, requestHash, type StepEvent, type StepRequest } from "../model/index.ts";
@@ -18,8 +19,8 @@ export const MAX_INBOX = 1_000;
 const SHOWN_INBOX = 100;
 /** Of a conversation, in characters of JSON: a prompt beyond it is no model's. */
 export const MAX_PROMPT = 4_000_000;
-/** Of a session's result, in characters of JSON. */
-export const MAX_RESULT = 100_000;
+/** Of a session's result, in bytes of JSON. */
+export const MAX_RESULT = 65_536;
 /** Pieces of an answer that come within so many milliseconds are one frame. */
 const DELTA_MS = 25;
 /** How often a model call is begun anew where its answer broke off. */
@@ -259,6 +260,13 @@ export class Session {
     return { ledger };
   }
 
+  /** Lets go of what is under way, and writes nothing more. */
+  abandon(): void {
+    const reason = new Error("the session is gone");
+    this.#model?.abort(reason);
+    this.#ended.abort(reason);
+  }
+
   // -------------------------------------------------------------------------------------------------------
   // What it does
 
@@ -274,7 +282,7 @@ export class Session {
         if (step.until) this.#hands.runAt(Date.parse(step.until));
         return;
       }
-      if (step.do === "complete") return this.#complete({ output: step.output.slice(0, MAX_RESULT) });
+      if (step.do === "complete") return this.#complete({ output: cutTo(step.output) });
       if (step.do === "fail") return this.#fail(step.limit, step.error);
       // Suspended: it keeps its status, and whoever lifts it, or the sweep, runs it again.
       if (!(await this.#hands.mayGoOn())) return;
@@ -505,36 +513,38 @@ export class Session {
     const { result_schema } = this.row;
     const result = given.result as Record<string, unknown>;
     const faults = result_schema ? validateAgainst(result_schema, result).slice(0, 10) : [];
-    const isLong = JSON.stringify(result).length > MAX_RESULT;
+    const isLong = !isWithin(JSON.stringify(result), MAX_RESULT);
     if (faults.length || isLong) {
       const told = faults.map(({ pointer, message }) => `${pointer || "the result"} ${message}`).join("; ");
-      const error = isLong ? `the result has more than ${MAX_RESULT} characters` : told;
+      const error = isLong ? `the result has more than ${MAX_RESULT} bytes` : told;
       return void this.#append({ type: "tool.failed", call: id, name, error, duration_ms: 0 });
     }
     const ok = { content: "finished", resolution: null };
-    this.#append({ type: "tool.completed", call: id, name, result: ok, message: null, duration_ms: 0 });
-    this.#complete(result);
+    this.#complete(result, { type: "tool.completed", call: id, name, result: ok, message: null, duration_ms: 0 });
   }
 
-  #complete(result: Record<string, unknown>): void {
-    this.#end({ type: "session.result", result }, { type: "session.status", status: "completed", error: null });
+  #complete(result: Record<string, unknown>, ...last: Draft[]): void {
+    this.#end(
+      ...last,
+      { type: "session.result", result },
+      { type: "session.status", status: "completed", error: null },
+    );
   }
 
   #fail(limit: Extract<SessionEvent, { type: "limit.reached" }>["limit"], error: string): void {
     this.#end({ type: "limit.reached", limit, error }, { type: "session.status", status: "failed", error });
   }
 
-  /** The last that is written. A call that is under way gets its end first: `once` may have happened, the rest is over. */
+  /** The last that is written, at once. A call that is under way gets its end first: `once` may have happened, the rest is over. */
   #end(...drafts: Draft[]): void {
     const open = this.#state.calls.flatMap(({ id, name, outcome, effect }): Draft[] => {
       if (!["pending", "awaiting_approval", "running", "accepted"].includes(outcome)) return [];
+      if (drafts.some((draft) => "call" in draft && draft.call === id)) return [];
       if (effect === "once" && this.#inFlight.has(id)) return [{ type: "tool.unknown", call: id, name }];
       return [{ type: "tool.failed", call: id, name, error: "the session has ended", duration_ms: 0 }];
     });
     this.#append(...open, ...drafts);
-    const reason = new Error("the session has ended");
-    this.#model?.abort(reason);
-    this.#ended.abort(reason);
+    this.abandon();
   }
 
   // -------------------------------------------------------------------------------------------------------
@@ -686,6 +696,13 @@ class Deltas {
     clearTimeout(this.#timer);
     this.#held = null;
   }
+}
+
+/** The text, or as much of it as a result may have: of the longest letters, each escaped. */
+function cutTo(text: string): string {
+  if (isWithin(JSON.stringify({ output: text }), MAX_RESULT)) return text;
+  const note = `… (the first ${MAX_RESULT / 8} of ${text.length} characters)`;
+  return text.slice(0, MAX_RESULT / 8).toWellFormed() + note;
 }
 
 /** An id of what is a row nowhere. */
