@@ -112,7 +112,7 @@ export class Session {
     for (let after = 0; ; ) {
       const frames = journal.after(after);
       if (!frames.length) break;
-      for (const frame of frames) this.#take(frame);
+      for (const frame of frames) this.take(frame);
       after = frames.at(-1)!.sequence;
     }
   }
@@ -553,7 +553,7 @@ export class Session {
   #append(...drafts: Draft[]): SessionFrame[] {
     const events = drafts.map((draft) => this.#masked({ turn: this.#state.turn, ...draft } as SessionEvent));
     const frames = this.#journal.append(events, this.#hands.now()) as SessionFrame[];
-    for (const frame of frames) this.#take(frame);
+    for (const frame of frames) this.take(frame);
     this.#hands.told(frames);
     return frames;
   }
@@ -585,7 +585,7 @@ export class Session {
     }
   }
 
-  #take(frame: SessionFrame): void {
+  take(frame: SessionFrame): void {
     const before = this.#state.turn;
     this.#state = fold(this.#state, frame as never, frame.sequence);
     this.conversation.take(frame);
