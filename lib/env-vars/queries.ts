@@ -63,3 +63,8 @@ export async function updateEnvVar(db: TenantDb, roots: string, id: EnvVarId, bo
   const sealed = sql<Uint8Array>`case when tag = ${tag} then sealed else ${secret.sealed}::bytea end`;
   return updateChild(db, "agent_env_var", id, { description, sealed, tag, hint: hintOf(value) }, { fields });
 }
+
+export async function readSecrets(db: TenantDb, _roots: string, _agent: Id<"agent">): Promise<Record<string, string>> {
+  await db.enter();
+  return {};
+}

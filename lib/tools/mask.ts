@@ -1,0 +1,4 @@
+export const masker =
+  (_values: Iterable<string>) =>
+  <T>(value: T): T =>
+    value;
