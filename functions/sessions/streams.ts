@@ -78,7 +78,7 @@ streams.get(
   "/api/v1/agent_sessions/:agent_session/export",
   named("Export the tape of a session"),
   allow("sessions:read"),
-  givesPieces(tape),
+  givesPieces(tape, 409),
   async (c) => {
     const row = await getChild(c.var.db, "agent_session", idOf(c.req.param("agent_session")));
     return c.var.write(await tapeOf(c.env, row));

@@ -90,7 +90,7 @@ export const givesBytes = () =>
   );
 
 /** JSON that is written piece by piece, as the client takes it: what is told of is longer than what is in memory. */
-export const givesPieces = <V extends View>(view: V) =>
+export const givesPieces = <V extends View>(view: V, refusal?: Refusal) =>
   withSpec(
     createMiddleware<{ Variables: { write: (pieces: AsyncGenerator<string, void>) => Response } }>(async (c, next) => {
       c.set("write", (pieces) => c.body(written(pieces), 200, { "Content-Type": "application/json" }));
@@ -99,6 +99,7 @@ export const givesPieces = <V extends View>(view: V) =>
     {
       responses: {
         200: { description: STATUS_CODES[200]!, content: { "application/json": { schema: view as never } } },
+        ...(refusal ? { [refusal]: problemResponse(reasons[refusal]) } : {}),
       },
     },
   );

@@ -1,5 +1,6 @@
 /** A session's frames as JSON that is longer than what is in memory: written page by page, as the client takes it. */
 import type { Bindings } from "../env.ts";
+import { refused } from "../errors.ts";
 import { framesUntilNow } from "./follow.ts";
 import type { SessionFrame } from "./frames.ts";
 import { reached } from "./reach.ts";
@@ -21,9 +22,15 @@ async function* pagesOf(env: Bindings, row: SessionRow): AsyncGenerator<SessionF
   for await (const { frames } of framesUntilNow(env, row)) yield frames;
 }
 
-/** All that a loop needs to run again without any way out. */
+/** All that a loop needs to run again without any way out, and no secret. 409 while the session is pending. */
 export async function tapeOf(env: Bindings, row: SessionRow): Promise<AsyncGenerator<string>> {
   const object = sessionOf(env, row);
   const [view, pinned] = await reached(Promise.all([object.view(row), object.pinned(row)]));
-  return withList({ version: 1, session: toSession(row, view), pinned }, "frames", pagesOf(env, row));
+  if (!pinned) throw refused("session_pending", "A session has a tape as soon as it has begun. Try again.");
+  const { instructions } = pinned;
+  return withList(
+    { version: 1, session: { ...toSession(row, view), instructions }, pinned },
+    "frames",
+    pagesOf(env, row),
+  );
 }

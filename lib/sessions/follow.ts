@@ -20,8 +20,11 @@ async function page(env: Bindings, row: SessionRow, after: number, wait_ms: numb
   for (let attempt = 1; ; attempt++) {
     const answer = sessionOf(env, row).frames(row, after, wait_ms);
     if (attempt === ATTEMPTS) return reached(answer);
+    const asked = Date.now();
     const found = await answer.catch(() => null);
-    if (found) return found;
+    // Of an object that is gone, nothing is to be waited for.
+    if (found && (found.frames.length || !wait_ms || isTerminal(found.status) || Date.now() - asked > 1000))
+      return found;
     await scheduler.wait(1000);
   }
 }

@@ -201,7 +201,7 @@ export const toCall = (row: CallRow): v.InferOutput<typeof call> => ({
 export const tape = v.strictObject({
   version: v.literal(1),
   session,
-  /** Its agent, tools and limits, as they were when it began. Null while it is pending. */
-  pinned: v.nullable(object),
+  /** Its agent and the tools that it was offered, as they were then. */
+  pinned: object,
   frames: v.array(v.variant("type", Object.values(frameSchemas) as never)),
 });

@@ -3,31 +3,29 @@ import { CompiledQuery } from "kysely";
 import { mac } from "../auth/secrets.ts";
 import { connect } from "../db/neon.ts";
 import type { Bindings } from "../env.ts";
-import { objectOf, type Place } from "../objects/stub.ts";
-import type { SessionRemote } from "./remote.ts";
+import type { Id } from "../ids.ts";
+import type { Place } from "../objects/stub.ts";
+import { sessionOf } from "./remote.ts";
 
 /** A turn asks so many objects of each: a Worker may ask a thousand. */
 const MOST = 400;
 const AT_ONCE = 16;
 
-type Claimed = Place & { id: string };
+/** A row came out of the database, by a door of the sweep's own. */
+type Claimed = Place & { id: Id<"agent_session"> };
 
 /** Wakes the objects of sessions that are behind: each finds what there is to do. */
 export async function wakeSessions(env: Bindings): Promise<void> {
   const behind = await ask<Claimed>(env, "select * from app.claim_behind($1, $2)", MOST);
-  await forEach(behind, (row) => objectIn(env, row).wake(null, null));
+  await forEach(behind, (row) => sessionOf(env, row).wake(null, null));
 }
 
 /** Erases the objects of sessions whose rows are gone. One that can't be erased now comes again. */
 export async function eraseSessions(env: Bindings): Promise<void> {
   const left = await ask<Claimed & { n: number }>(env, "select * from app.claim_erasures($1, $2)", MOST);
-  const done = await forEach(left, (row) => objectIn(env, row).erase());
+  const done = await forEach(left, (row) => sessionOf(env, row).erase());
   if (done.length) await ask(env, "select app.erased($1, $2)", `{${done.map(({ n }) => n)}}`);
 }
-
-/** The rows came out of the database, by a door of the sweep's own. */
-const objectIn = ({ SESSIONS }: Bindings, row: Claimed): DurableObjectStub<SessionRemote> =>
-  objectOf(SESSIONS as unknown as DurableObjectNamespace<SessionRemote>, row);
 
 async function ask<Row>(env: Bindings, statement: string, argument: unknown): Promise<Row[]> {
   const tag = await mac(env.ROOT_SECRETS, "objects.sweep", "door");

@@ -6,7 +6,8 @@ import { framesUntilNow } from "../sessions/follow.ts";
 import type { SessionFrame } from "../sessions/frames.ts";
 import { isTerminal } from "../sessions/loop.ts";
 import { Conversation } from "../sessions/prompt.ts";
-import type { SessionRow } from "../sessions/remote.ts";
+import { reached } from "../sessions/reach.ts";
+import { type SessionRow, sessionOf } from "../sessions/remote.ts";
 import { toKnown } from "./schema.ts";
 
 /** 404 while the session has no history yet. */
@@ -24,8 +25,8 @@ async function* framesOf({ first, rest }: Begun): AsyncGenerator<SessionFrame[]>
 }
 
 /** What was said, in order, let go of as it is written. Of a session that has ended, its last results, too. */
-async function* messagesOf(row: SessionRow, history: Begun): AsyncGenerator<object[]> {
-  const conversation = new Conversation(row.instructions);
+async function* messagesOf(instructions: string, history: Begun): AsyncGenerator<object[]> {
+  const conversation = new Conversation(instructions);
   for await (const frames of framesOf(history)) {
     for (const frame of frames) conversation.take(frame);
     yield conversation.messages.splice(0);
@@ -38,5 +39,10 @@ async function* messagesOf(row: SessionRow, history: Begun): AsyncGenerator<obje
 export const contentsOf = async (env: Bindings, row: SessionRow) =>
   withList({ id: row.trajectory_id, session: row.id }, "frames", framesOf(await begun(env, row)));
 
-export const trajectoryOf = async (env: Bindings, row: SessionRow) =>
-  withList(toKnown(row), "messages", messagesOf(row, await begun(env, row)));
+export async function trajectoryOf(env: Bindings, row: SessionRow) {
+  const history = await begun(env, row);
+  // As its model reads them: without a secret.
+  const pinned = await reached(sessionOf(env, row).pinned(row));
+  if (!pinned) throw notFound("trajectory");
+  return withList(toKnown(row), "messages", messagesOf(pinned.instructions, history));
+}
