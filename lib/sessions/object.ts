@@ -9,6 +9,7 @@ import { type Id, newId } from "../ids.ts";
 import { Journal } from "../journal/journal.ts";
 import { resolveModel, step, type Usage, waysOf } from "../model/index.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
+import { exportSpans } from "../telemetry/otlp.ts";
 import { masker } from "../tools/mask.ts";
 import { pinAgent, Toolbox } from "../tools/toolbox.ts";
 import type { InboxMessage, SessionEvent, SessionFrame } from "./frames.ts";
@@ -16,6 +17,7 @@ import { isTerminal } from "./loop.ts";
 import { type Projection, telling } from "./project.ts";
 import type { NewMessage, Refused, Resolution, Sender, SessionRemote, SessionRow, SessionView } from "./remote.ts";
 import { type Hands, type MessageKeys, Session } from "./session.ts";
+import { spansOf } from "./spans.ts";
 
 /** So long an answer of the database holds: that the org is alive, and what the agent's secrets are. */
 const FRESH_MS = 4_000;
@@ -116,6 +118,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
 
   protected override async whenDue(name: string): Promise<void> {
     if (name === "project") return this.#project();
+    if (name === "spans") return this.#export();
     const session = this.#open(null);
     if (name === "run") return session?.run();
     await session?.runCall(name.replace("call ", ""));
@@ -204,6 +207,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       switch (frame.type) {
         case "session.status":
           this.#owe("session", this.#facts());
+          // A stretch of work is over: a collector hears of it as a whole.
+          if (frame.status !== "running" && this.env.OTEL_EXPORTER_OTLP_ENDPOINT) this.due("spans", Date.now());
           break;
         case "model.started":
           this.#modelCall = { id: newId("model_call"), model: frame.model };
@@ -289,6 +294,26 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     if (!found.length) return this.erase();
     for (const one of owed) this.#journal.paid(one);
     if (this.#journal.owed(1).length) this.due("project", Date.now());
+  }
+
+  /** Sends the spans of what has ended since the last time. What a collector misses is not sent again. */
+  async #export(): Promise<void> {
+    const { app_id: app, org_id: org } = this.place;
+    const agent = this.#open(null)?.row.agent_id;
+    if (!agent) return;
+    let after = this.#journal.kept<number>("spans") ?? 0;
+    const ends = this.#journal.last;
+    const journal = this.#journal;
+    function* frames() {
+      while (after < ends) {
+        const page = journal.after(after, MOST_FRAMES) as SessionFrame[];
+        after = page.at(-1)?.sequence ?? ends;
+        yield* page;
+      }
+    }
+    const spans = spansOf(frames(), { session: this.id, agent, app, org });
+    this.#journal.keep("spans", ends);
+    await exportSpans(this.env, spans);
   }
 
   get #keys(): MessageKeys {

@@ -429,9 +429,8 @@ export class Session {
     const tool = this.#toolNamed(name);
     const fail = (error: string) => this.#append({ type: "tool.failed", call: id, name, error, duration_ms: 0 });
     if (!tool) return void fail(`there is no tool ${name.slice(0, 64)}`);
-    const faults = validateAgainst(tool.parameters, given).slice(0, 10);
-    if (faults.length)
-      return void fail(faults.map(({ pointer, message }) => `${pointer || "the arguments"} ${message}`).join("; "));
+    const fault = faultOf(tool.parameters, given, "the arguments");
+    if (fault) return void fail(fault);
     ledger.arguments_hash ||= await jsonHash(given);
     if (isTerminal(this.status)) return;
     const about = { call: id, name, arguments: given, arguments_hash: ledger.arguments_hash };
@@ -479,7 +478,15 @@ export class Session {
       if ("unknown" in answer) this.#append({ type: "tool.unknown", call: id, name });
       else if ("error" in answer)
         this.#append({ type: "tool.failed", call: id, name, error: answer.error, duration_ms });
-      else this.#append({ type: "tool.completed", call: id, name, result: answer.ok, message: null, duration_ms });
+      else
+        this.#append({
+          type: "tool.completed",
+          call: id,
+          name,
+          result: { ...answer.ok, resolution: answer.ok.resolution ?? null },
+          message: null,
+          duration_ms,
+        });
     } catch (error) {
       if (!isTerminal(this.status)) throw error;
     } finally {
@@ -512,13 +519,10 @@ export class Session {
   #finish(id: string, { name }: OfferedTool, given: Record<string, unknown>): void {
     const { result_schema } = this.row;
     const result = given.result as Record<string, unknown>;
-    const faults = result_schema ? validateAgainst(result_schema, result).slice(0, 10) : [];
     const isLong = !isWithin(JSON.stringify(result), MAX_RESULT);
-    if (faults.length || isLong) {
-      const told = faults.map(({ pointer, message }) => `${pointer || "the result"} ${message}`).join("; ");
-      const error = isLong ? `the result has more than ${MAX_RESULT} bytes` : told;
-      return void this.#append({ type: "tool.failed", call: id, name, error, duration_ms: 0 });
-    }
+    const long = isLong ? `the result has more than ${MAX_RESULT} bytes` : null;
+    const error = long ?? (result_schema && faultOf(result_schema, result, "the result"));
+    if (error) return void this.#append({ type: "tool.failed", call: id, name, error, duration_ms: 0 });
     const ok = { content: "finished", resolution: null };
     this.#complete(result, { type: "tool.completed", call: id, name, result: ok, message: null, duration_ms: 0 });
   }
@@ -695,6 +699,17 @@ class Deltas {
   end() {
     clearTimeout(this.#timer);
     this.#held = null;
+  }
+}
+
+/** What is wrong with a value, for a model that may do better; null where nothing is. */
+function faultOf(schema: object, value: unknown, what: string): string | null {
+  try {
+    const faults = validateAgainst(schema, value).slice(0, 10);
+    return faults.map(({ pointer, message }) => `${pointer || what} ${message}`).join("; ") || null;
+  } catch {
+    // A server of tools may say anything.
+    return `${what} can't be checked: the schema can't be read`;
   }
 }
 
