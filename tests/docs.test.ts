@@ -169,7 +169,7 @@ describe("pasted, every example works and prints what is shown:", { timeout: 120
     expect(all).toContain('"kind":"agent.created"');
     const [sdk, tools, frames] = [...printed.values()].slice(2) as [string, string, string];
     expect(sdk).toMatch(/^agi_\w+ 2 2\n$/);
-    expect(tools).toMatch(/"name":"health"[^]*"name":"price"/);
+    expect(tools).toMatch(/"name":"health"[\s\S]*"name":"price"/);
     const told = [...frames.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!));
     const of = (type: string) => told.filter((frame) => frame.type === type);
     // Both runs of the stream tell the two calls.
