@@ -54,6 +54,20 @@ function uuidv7(): Uint8Array {
 /** A new id of the kind, greater than every one made before in this isolate. */
 export const newId = <K extends Kind>(kind: K): Id<K> => `${kinds[kind].prefix}_${base62(uuidv7(), LENGTH)}` as Id<K>;
 
+/**
+ * The id that 74 bits or more of a hash stand for, as if it were made at that instant: the same for the same two, so that
+ * whoever makes a row of it twice makes one.
+ */
+export function derivedId<K extends Kind>(kind: K, at: number, hash: Uint8Array): Id<K> {
+  const bytes = hash.slice(0, 16);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, Math.floor(at / 0x10000));
+  view.setUint16(4, at % 0x10000);
+  bytes[6] = 0x70 | (bytes[6]! & 0x0f);
+  bytes[8] = 0x80 | (bytes[8]! & 0x3f);
+  return `${kinds[kind].prefix}_${base62(bytes, LENGTH)}` as Id<K>;
+}
+
 /** Whether the text could be an id of the kind. */
 export function isId<K extends Kind>(kind: K, text: string): text is Id<K> {
   const { prefix } = kinds[kind];

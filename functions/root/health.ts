@@ -4,9 +4,9 @@ import { faultsOfDatabase } from "../../lib/db/ready.ts";
 import type { Bindings } from "../../lib/env.ts";
 import { ApiError } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
+import { isLoopback } from "../../lib/http/guard.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
-import { isLoopback } from "../../lib/script/guard.ts";
 
 const health = router();
 const ok = v.strictObject({ status: v.literal("ok") });

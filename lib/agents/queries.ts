@@ -1,5 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { firstAcl, nextAcl, passes, reach } from "../auth/acl.ts";
+import { firstAcl, isAdmin, isHeld, nextAcl, passes, reach } from "../auth/acl.ts";
 import { NONE, type Viewer } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
@@ -134,9 +134,7 @@ const NOBODY = "" as Id<"user">;
 
 /** A person makes agents of its own; an admin also for others, a developer for anybody. */
 export const mayOwnFor = (viewer: Viewer, user: string): RawBuilder<SqlBool> =>
-  viewer.kind !== "token" || viewer.user === user
-    ? sql`true`
-    : sql`(select current_setting('app.org_role', true)) = 'admin'`;
+  !isHeld(viewer) || viewer.user === user ? sql`true` : isAdmin(viewer);
 
 const notTheirs = () => forbidden("forbidden", "Only an admin of the org may make an agent another person's own.");
 

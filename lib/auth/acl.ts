@@ -5,7 +5,7 @@ import { principalTypes, type TenantTable, type Viewer } from "../db/schema.ts";
 import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { list, text } from "../http/valid.ts";
-import { type Id, isId } from "../ids.ts";
+import { isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
 
 const principalKinds: Record<string, Kind> = { user: "user", team: "team", org: "org", agent: "agent" };
@@ -84,16 +84,29 @@ export const firstAcl = (body: AclBody | null): RawBuilder<string | null> =>
 /** Whose a row is: the column that names its owner, by the type of principal. */
 type Owners = Partial<Record<"user" | "team" | "agent", string>>;
 
+/** Whom access lists hold: the others pass each. */
+type Held = Extract<Viewer, { kind: "token" | "agent" }>;
+/** Whether access lists hold the viewer. */
+export const isHeld = (viewer: Viewer): viewer is Held => viewer.kind === "token" || viewer.kind === "agent";
+
 /** The principals that a viewer is, as SQL: what an access list, or an owner's column, is compared with. */
-const principalsOf = ({ user, org }: { user: Id<"user">; org: Id<"org"> }) =>
-  sql`array['everyone', ${`user:${user}`}, ${`org:${org}`}, 'org_role:' || ${orgRole}]`;
+function principalsOf(viewer: Held): RawBuilder<string[]> {
+  if (viewer.kind === "agent") {
+    const user = viewer.user ? [`user:${viewer.user}`] : [];
+    return sql`${["everyone", `agent:${viewer.agent}`, ...user]}::text[]`;
+  }
+  return sql`array['everyone', ${`user:${viewer.user}`}, ${`org:${viewer.org}`}, 'org_role:' || ${orgRole}]`;
+}
+/** Whether the viewer is an admin of the org. No agent is. */
+export const isAdmin = (viewer: Held): RawBuilder<boolean> =>
+  viewer.kind === "token" ? sql`${orgRole} = 'admin'` : sql.lit(false);
 /** The role that the viewer has now, set by app.enter_token. */
 export const orgRole = sql`(select current_setting('app.org_role', true))`;
 
 /**
  * Whether the viewer passes a row's list: it is the viewer's own, a principal of the viewer is in `column`, or there is
  * no list. Without one a row is open to the org, if it is nobody's own; where `unlisted` says so, whosever it is. A
- * developer and the org's own work pass, and so do the org's owners and admins. "Everyone" is everyone in the org: the
+ * developer and the org's own work pass, and so do the org's owners and admins; an agent is held to them. "Everyone" is everyone in the org: the
  * tenant's walls stand outside this.
  */
 export function passes(
@@ -102,7 +115,7 @@ export function passes(
   owners: Owners = { user: "user_id" },
   unlisted: "owner" | "everyone" = "owner",
 ): RawBuilder<boolean> {
-  if (viewer.kind !== "token") return sql`true`;
+  if (!isHeld(viewer)) return sql`true`;
   const principals = principalsOf(viewer);
   const own = Object.entries(owners).map(
     ([type, id]) => sql`${sql.lit(`${type}:`)} || ${sql.ref(id)} = any (${principals})`,
@@ -113,7 +126,7 @@ export function passes(
     [list, ...owned.map((id) => sql.ref(id))].map((one) => sql`${one} is null`),
     sql` and `,
   );
-  return sql`(${orgRole} = 'admin' or ${sql.join([sql`(${open})`, ...own, sql`${list} && ${principals}`], sql` or `)})`;
+  return sql`(${isAdmin(viewer)} or ${sql.join([sql`(${open})`, ...own, sql`${list} && ${principals}`], sql` or `)})`;
 }
 
 /** A row with an access list, and the database behind it: see `reach`. */

@@ -174,7 +174,7 @@ async function hashOf(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
 }
 
 /** The front matter of a document, parsed; {} where there is none. */
-function frontMatter(text: string, read: Read): Parsed {
+export function frontMatter(text: string, read: Read): Parsed {
   const [, matter] = text.match(/^\uFEFF?---[ \t]*\r?\n(?:([\s\S]*?)\r?\n)?---[ \t]*(?:\r?\n|$)/) ?? [];
   return matter === undefined ? { value: {} } : read("application/yaml", matter);
 }
@@ -203,7 +203,8 @@ export async function judge(
   return new Map(judged);
 }
 
-function textOf(bytes: Uint8Array): string | null {
+/** The text of bytes; null where they are none. */
+export function textOf(bytes: Uint8Array): string | null {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {

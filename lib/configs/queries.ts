@@ -1,6 +1,6 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
-import { orgRole, passes } from "../auth/acl.ts";
+import { isAdmin, isHeld, passes } from "../auth/acl.ts";
 import { newTextKey, openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
 import { NONE, type Row } from "../db/schema.ts";
 import { mustHold, type Rows, type Statement } from "../db/statements.ts";
@@ -36,16 +36,17 @@ type Configs = Rows<"configs">;
 
 /**
  * Whether the viewer may read (or write) a config, over its columns: the place's own by whoever holds the permission, a
- * person's own by that person, an agent's by who may do it to the agent; all of an org by its admins.
+ * person's own by that person, an agent's by it and by who may do it to the agent; all of an org by its admins.
  */
 export function mayConfig(db: TenantDb, action: "read" | "write"): Condition {
   const { viewer } = db;
-  if (viewer.kind !== "token") return sql`true`;
+  if (!isHeld(viewer)) return sql`true`;
   const agents = db
     .selectFrom("agents")
     .select("agents.id")
     .where(passes(viewer, action === "read" ? "readers" : "writers"));
-  return sql`(${orgRole} = 'admin' or configs.user_id = ${viewer.user}
+  const own = viewer.kind === "agent" ? sql`configs.agent_id = ${viewer.agent}` : sql.lit(false);
+  return sql`(${isAdmin(viewer)} or configs.user_id = ${viewer.user} or ${own}
     or (configs.user_id is null and (configs.agent_id is null or configs.agent_id in (${agents}))))`;
 }
 
@@ -279,6 +280,30 @@ export async function templatesNamed(
     found.set(name, { id, said: parsed.value as Template["said"] });
   }
   return names.map((name) => found.get(name));
+}
+
+/**
+ * The script that a viewer's place has under a lookup_key, as it was at an instant: whoever asks again for that instant
+ * gets the same. One that was saved since, where there was none before.
+ */
+export async function scriptNamed(db: TenantDb, lookup_key: string, at: string) {
+  const scripts = db
+    .selectFrom("configs")
+    .select("configs.id")
+    .where("configs.lookup_key", "=", lookup_key)
+    .where("configs.kind", "=", "Script")
+    .where("configs.archived_at", "is", null)
+    .where(mayConfig(db, "read"));
+  const since = sql`(created_at > ${at}::timestamptz)`;
+  const found = await db
+    .selectFrom("config_versions")
+    .select(["encoding", "content"])
+    .where(sql<boolean>`config_id in (${scripts})`)
+    .orderBy(since)
+    .orderBy(sql`case when ${since} then version_number else -version_number end`)
+    .limit(1)
+    .execute();
+  return found[0] ?? null;
 }
 
 type Beside = { select: Rows<"tenants">["select"] };

@@ -16,8 +16,15 @@ export type Tenant =
   | { kind: "app"; app: Id<"app">; sandbox: Id<"sandbox"> | None }
   | { kind: "org"; app: Id<"app">; sandbox: Id<"sandbox"> | None; org: Id<"org"> | None };
 
-/** Who asks: a developer, by a key; a person of an org, by a token; or the org's own work, from a Durable Object. */
-export type Viewer = { kind: "key" } | { kind: "token"; user: Id<"user">; org: Id<"org"> } | { kind: "object" };
+/**
+ * Who asks: a developer, by a key; a person of an org, by a token; the org's own work, from a Durable Object; or an agent
+ * in that work, with the user that it works for, where there is one.
+ */
+export type Viewer =
+  | { kind: "key" }
+  | { kind: "token"; user: Id<"user">; org: Id<"org"> }
+  | { kind: "object" }
+  | { kind: "agent"; agent: Id<"agent">; user: Id<"user"> | null };
 
 type Owned<T> = ColumnType<T, never, never>;
 type Stamp = ColumnType<string, never, string>;

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { createChild, reachChild, updateChild } from "../agents/children.ts";
 import { reachAgent } from "../agents/queries.ts";
-import { sealedTables, sealFor, tagged } from "../auth/vault.ts";
+import { openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
 import type { Row } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
@@ -34,6 +34,18 @@ export function getEnvVar(db: TenantDb, id: EnvVarId) {
     .executeTakeFirstOrThrow(() => notFound("agent_env_var"));
 }
 
+/** All of an agent's env vars with their values, for the agent's own work: opened in memory, and to be kept nowhere. */
+export async function readSecrets(db: TenantDb, roots: string, agent: Id<"agent">): Promise<Record<string, string>> {
+  const rows = await db.selectFrom("agent_env_vars").selectAll().where("agent_id", "=", agent).execute();
+  const opened = rows.map(async (row): Promise<[string, string]> => {
+    const slot = { table: "agent_env_vars", app: row.app_id, sandbox: row.sandbox_id, id: row.id } as const;
+    const place = sealedTables.agent_env_vars.map((column) => row[column]);
+    const sealed = row.sealed as Uint8Array<ArrayBuffer>;
+    return [row.key, await openFor(roots, { slot, place, sealed, tag: row.tag })];
+  });
+  return Object.fromEntries(await Promise.all(opened));
+}
+
 /** Keeps a secret of an agent. 422 on a key that the agent already has. */
 export async function createEnvVar(
   db: TenantDb,
@@ -62,9 +74,4 @@ export async function updateEnvVar(db: TenantDb, roots: string, id: EnvVarId, bo
   );
   const sealed = sql<Uint8Array>`case when tag = ${tag} then sealed else ${secret.sealed}::bytea end`;
   return updateChild(db, "agent_env_var", id, { description, sealed, tag, hint: hintOf(value) }, { fields });
-}
-
-export async function readSecrets(db: TenantDb, _roots: string, _agent: Id<"agent">): Promise<Record<string, string>> {
-  await db.enter();
-  return {};
 }

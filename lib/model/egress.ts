@@ -1,5 +1,5 @@
 /** The way to a provider: one origin for the key, a guard for the rest, and bounds on what comes back. */
-import { judgeUrl } from "../script/guard.ts";
+import { judgeUrl } from "../http/guard.ts";
 import { invalidAnswer, ModelError, unavailable } from "./errors.ts";
 import type { Model } from "./resolve.ts";
 

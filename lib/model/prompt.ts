@@ -7,7 +7,7 @@ import type {
 } from "@ai-sdk/provider";
 import { base64url } from "jose";
 import * as v from "valibot";
-import { judgeUrl } from "../script/guard.ts";
+import { judgeUrl } from "../http/guard.ts";
 import { ModelError } from "./errors.ts";
 import { type ContentPart, type Message, resultText, type ToolCall, textOf } from "./messages.ts";
 import type { Model } from "./resolve.ts";

@@ -14,6 +14,7 @@ import {
   type Limits,
   type PendingCall,
   type World,
+  withinLimit,
 } from "./world.ts";
 
 export interface RunOptions {
@@ -113,8 +114,9 @@ async function execute(
       else {
         const reply = await answerCall(call, run, world);
         if (reply === "pause") return answer({ status: "paused", pending: call });
-        known = { name: call.name, hash: call.hash, answer: reply, at: new Date(world.now()).toISOString() };
-        calls.push(known);
+        const { at = new Date(world.now()).toISOString(), ...told } = reply;
+        known = { name: call.name, hash: call.hash, answer: told, at };
+        calls[call.n] = known;
       }
       run.rested();
       run.look();
@@ -157,20 +159,21 @@ function attempt<T>(run: Run, go: () => T): T {
   }
 }
 
-async function answerCall(call: PendingCall, run: Run, world: World): Promise<Answer | "pause"> {
-  if (call.name.startsWith("jwt.")) return answerJwt(call.name, call.args);
-  const { name, args, n } = call;
+async function answerCall(call: PendingCall, run: Run, world: World): ReturnType<World["call"]> {
+  // It is made anew where no journal keeps it, and so takes no time.
+  if (call.name.startsWith("jwt.")) {
+    return { ...(await answerJwt(call.name, call.args)), at: new Date(run.now).toISOString() };
+  }
+  const { name, args, n, hash } = call;
   const ms = Math.min(run.limits.call_ms, run.left());
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<Answer>((resolve) => {
     timer = setTimeout(() => resolve({ error: `${name} took longer than ${Math.ceil(ms / 1000)} seconds` }), ms + 50);
   });
-  const reply = await Promise.race([world.call(n, { name, args }), late]);
+  const reply = await Promise.race([world.call(n, { name, args, hash }), late]);
   clearTimeout(timer);
   if (reply === "pause" || "error" in reply) return reply;
-  // JSON of a body may be longer than the body; this is only a bound for worlds without one.
-  const tooLarge = JSON.stringify(reply.ok).length > run.limits.call_bytes * 2;
-  return tooLarge ? { error: `${name} answered more than ${run.limits.call_bytes / 1_000_000} MB` } : reply;
+  return withinLimit(name, reply, run.limits);
 }
 
 /** Reads all scripts that a script imports, and those that they import, into `modules`. */

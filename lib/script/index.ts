@@ -2,7 +2,7 @@
 export type { Known } from "./checker.ts";
 export type { ErrorCode, Finding } from "./errors.ts";
 export { type RunOptions, runScript, type ScriptRun, type ScriptTestRun, testScript } from "./execute.ts";
-export { edgeWorld, fetchGuarded } from "./http.ts";
+export { edgeWorld, request } from "./http.ts";
 export { scriptLanguage, scriptLlmText } from "./language.ts";
 export type { Assertion, OutputEntry, TestCase } from "./report.ts";
 export { type Parsed, parseScript, type Validation, validateScript } from "./source.ts";

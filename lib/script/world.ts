@@ -6,9 +6,10 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 export interface World {
   /**
    * Does the outbound call number `n` (from 0) of this run. `"pause"` stops the run, which can be resumed later
-   * with the answer in its journal. What it throws is a bug of ours and flies on; a failed call is `{error}`.
+   * with the answer in its journal. What it throws is a bug of ours and flies on; a failed call is `{error}`. A world
+   * that writes its answers down says `at` when, ISO 8601, so that the script's clock is the same when it is resumed.
    */
-  call(n: number, call: OutboundCall): Promise<Answer | "pause">;
+  call(n: number, call: OutboundCall & { hash: string }): Promise<(Answer & { at?: string }) | "pause">;
   /** Gives others their turn: comes back when what else waits in the isolate, such as other requests, has run. */
   rest(): Promise<void>;
   /** Milliseconds since 1970. Read at the start and after each call; between calls a script's clock stands still. */
@@ -48,7 +49,7 @@ export interface Journal {
   /** ISO 8601. */
   started_at: string;
   seed: number;
-  /** In order: `calls[n]` is the answer to call `n`. */
+  /** `calls[n]` is the answer to call `n`. Where there is none, the call is made. */
   calls: readonly JournalCall[];
 }
 
@@ -115,3 +116,13 @@ export const LIMITS: Limits = {
 
 /** The answer for what is not set up here. */
 export const notAvailable = (call: OutboundCall): Answer => ({ error: `${call.name} is not available here` });
+
+/** An answer that is no larger than scripts take. JSON of a body may be longer than the body: this bounds what has none. */
+export function withinLimit<A extends Answer>(
+  name: string,
+  answer: A,
+  { call_bytes }: Pick<Limits, "call_bytes"> = LIMITS,
+) {
+  const tooLarge = "ok" in answer && JSON.stringify(answer.ok).length > call_bytes * 2;
+  return tooLarge ? { error: `${name} answered more than ${call_bytes / 1_000_000} MB` } : answer;
+}

@@ -10,6 +10,7 @@ import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
 import { ApiError, insufficientScope, invalid } from "../errors.ts";
+import { egressOf } from "../http/egress.ts";
 import { placeOf, searches } from "../http/gate.ts";
 import { mustBeStorable } from "../http/valid.ts";
 import { type Id, isId } from "../ids.ts";
@@ -74,9 +75,14 @@ function permitted(viewer: Credential, open: Opens, permission: Permission): Ten
 
 /** The world of a script: `fetch` behind the guard, and agents and users as the identity sees them. */
 export function worldOf(env: Bindings, viewer: Credential, open: Opens, { seen }: Identity): World {
-  const db = (permission: Permission) => seen(permitted(viewer, open, permission), permission);
+  const db: Opens = (permission) => seen(permitted(viewer, open, permission), permission);
+  return edgeWorld({ ...egressOf(env), platform: platformOf(db, placeOf(viewer)) });
+}
+
+/** What the platform's functions answer, over databases as somebody sees them; null: there is no such function. */
+export function platformOf(db: Opens, place: string): (call: OutboundCall) => Promise<Answer | null> {
   const listing = <Rows>({ search }: { search?: string | undefined }, list: () => Promise<Rows>) =>
-    search ? searches.pass(placeOf(viewer), list) : list();
+    search ? searches.pass(place, list) : list();
   const answers: Record<string, (options: Record<string, Json>) => Promise<Json>> = {
     "agents.get": async ({ agent }) => toAgent(await getAgent(db("agents:read"), String(agent))) as Json,
     "agents.list": async (options) => {
@@ -95,7 +101,7 @@ export function worldOf(env: Bindings, viewer: Credential, open: Opens, { seen }
       return paginate(query, rows, toUser) as Json;
     },
   };
-  const platform = async ({ name, args }: OutboundCall): Promise<Answer | null> => {
+  return async ({ name, args }) => {
     const answer = Object.hasOwn(answers, name) ? answers[name] : undefined;
     if (!answer) return null;
     const [given] = args as Json[];
@@ -110,11 +116,6 @@ export function worldOf(env: Bindings, viewer: Credential, open: Opens, { seen }
       throw error;
     }
   };
-  return edgeWorld({
-    fetch: (url, init) => (env.EGRESS ?? globalThis).fetch(url, init),
-    loopback: env.ALLOW_LOOPBACK !== undefined,
-    platform,
-  });
 }
 
 const isMap = (value: Json | undefined): value is Record<string, Json> =>

@@ -22,8 +22,10 @@ export type OfferedTool = Function &
   };
 
 /** A server of tools, which is asked for them when the session first needs them. */
-export type PinnedServer = Omit<Ways, "async"> & {
+export type PinnedServer = Pick<Ways, "approval"> & {
   tool_id: string;
+  /** Null: what the server says of each tool, and `once` where it says nothing. */
+  effect: Effect | null;
   prefix: string | null;
   instruction: string | null;
   config: PinnedConfig;

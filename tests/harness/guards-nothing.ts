@@ -1,3 +1,3 @@
-/** In the place of lib/script/guard.ts: what a guard that overlooks everything would let out. */
+/** In the place of lib/http/guard.ts: what a guard that overlooks everything would let out. */
 export const judgeUrl = (text: string) => ({ url: new URL(text) });
 export const isLoopback = () => true;

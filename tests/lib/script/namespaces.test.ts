@@ -310,8 +310,8 @@ describe("requests", () => {
   async function sent(source: string) {
     const calls: unknown[] = [];
     await run(source, {
-      world: aWorld((call) => {
-        calls.push(call);
+      world: aWorld(({ name, args }) => {
+        calls.push({ name, args });
         return { ok: { status: 200, headers: {}, body: null } };
       }),
     });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { judgeUrl } from "../../../lib/script/guard.ts";
+import { judgeUrl } from "../../../lib/http/guard.ts";
 
 const allowed = `
 https://example.com

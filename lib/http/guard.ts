@@ -1,5 +1,5 @@
 /**
- * Whether a script may reach an address. Only names and addresses of the public internet, in their plain spelling:
+ * Whether what a stranger names may be reached: by a script, a tool, or as a model's base URL. Only names and addresses of the public internet, in their plain spelling:
  * everything that a resolver or a lenient parser might take to somewhere inside is refused.
  *
  * A name that resolves to a private address cannot be told from here: a Worker never sees what a name resolves to. The

@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
-import { edgeWorld, fetchGuarded } from "../../../lib/script/http.ts";
-import { resultOf } from "./support.ts";
+import { fetchGuarded } from "../../../lib/http/egress.ts";
+import { edgeWorld } from "../../../lib/script/http.ts";
+import { resultOf } from "../script/support.ts";
 
 type Handler = (url: string, init: RequestInit) => Response | Promise<Response>;
 
@@ -14,6 +15,9 @@ async function send(
     body?: string;
     max_bytes?: number;
     timeout_ms?: number;
+    cut?: boolean;
+    same_origin?: boolean;
+    signal?: AbortSignal;
   } = {},
 ) {
   const { url = "https://a.example.com/", method = "GET", headers = {}, body = null, ...options } = init;
@@ -23,12 +27,14 @@ async function send(
     expect(init.redirect).toBe("manual");
     return handler(to, init);
   };
-  const answer = await fetchGuarded(
+  const outcome = await fetchGuarded(
     url,
     { method, headers: headers as Record<string, string>, body },
-    { fetch, ...options },
+    { fetch, max_bytes: 1_000_000, timeout_ms: 10_000, ...options },
   );
-  return { sent, answer };
+  if ("error" in outcome) return { sent, answer: { error: outcome.error }, outcome };
+  const { cut: _, ...answer } = outcome.ok;
+  return { sent, answer: { ok: answer }, outcome };
 }
 
 const to = (location: string, status = 302) => new Response(null, { status, headers: { location } });
