@@ -10,6 +10,7 @@ import { Journal } from "../journal/journal.ts";
 import { resolveModel, step, type Usage, waysOf } from "../model/index.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { exportSpans } from "../telemetry/otlp.ts";
+import { sessionFunctions } from "../tools/builtins.ts";
 import { masker } from "../tools/mask.ts";
 import { pinAgent, Toolbox } from "../tools/toolbox.ts";
 import type { InboxMessage, SessionEvent, SessionFrame } from "./frames.ts";
@@ -145,6 +146,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const { env, db } = this;
     const { agent_id: agent, user_id: user } = row;
     const models = modelsOf(env);
+    const own = sessionFunctions(row.result_schema);
     const modelOf = (name: string | null) => resolveModel(name, models, { agent: this.#secrets ?? {} });
     const toolbox = (pinned: NonNullable<Session["pinned"]>["agent"]) => {
       this.#toolbox ??= new Toolbox(pinned, {
@@ -161,7 +163,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
         if (!this.#secrets || Date.now() - this.#liveAt > FRESH_MS) await this.#read(agent);
         return this.orgStatus !== "suspended";
       },
-      offered: (pinned, signal) => toolbox(pinned).offered(signal),
+      offered: async (pinned, signal) => [...(await toolbox(pinned).offered(signal)), ...own],
       model: (pinned) => modelOf(pinned.model).name,
       step: (pinned, request, signal) => step(modelOf(pinned.model), request, { ways: waysOf(env), signal }),
       call: async (pinned, tool, ask) => {
