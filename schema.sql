@@ -1553,8 +1553,7 @@ grant execute on function app.enter_object to agentry_api;
 
 -- For the sweep, which is nobody's either and takes a MAC of its own: sessions whose object should have been heard of by
 -- now. Each is claimed for a minute. Of a suspended org, when that is active again; of what has ended, never.
-create function app.claim_behind(mac bytea, most integer)
-returns table (app_id text, sandbox_id text, org_id text, id text)
+create function app.claim_behind(mac bytea, most integer) returns setof data.agent_sessions
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac('objects.sweep', mac);
@@ -1566,7 +1565,7 @@ begin
         and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
           and e.id in (b.sandbox_id, b.org_id, b.user_id, b.agent_id))
       order by b.look_at limit most for no key update skip locked))
-    returning s.app_id, s.sandbox_id, s.org_id, s.id;
+    returning s.*;
 end $$;
 grant execute on function app.claim_behind to agentry_api;
 

@@ -120,6 +120,7 @@ export const givesEventsWhile = <V extends Views>(views: V) =>
 
 function emitted(events: AsyncGenerator<readonly [string, unknown, number?], void>, gone: () => void, watch?: Watch) {
   const begun = Date.now();
+  let isGone = false;
   let next = events.next();
   const event = async () => {
     if (watch && Date.now() - begun > MOST_MS) throw TIMEOUT;
@@ -135,6 +136,7 @@ function emitted(events: AsyncGenerator<readonly [string, unknown, number?], voi
       async pull(controller) {
         try {
           const told = await event();
+          if (isGone) return;
           if (!told) return controller.enqueue(comment("waiting"));
           if (!told.done) {
             next = events.next();
@@ -142,12 +144,14 @@ function emitted(events: AsyncGenerator<readonly [string, unknown, number?], voi
           }
         } catch (error) {
           if (!watch) throw error;
+          if (isGone) return;
           controller.enqueue(textOf(["error", { code: codeOf(error) }]));
         }
         if (watch) gone();
         controller.close();
       },
       async cancel() {
+        isGone = true;
         gone();
         await events.return();
       },
