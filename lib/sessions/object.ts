@@ -99,7 +99,10 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   }
 
   async pinned(row: SessionRow) {
-    return this.#open(row)?.pinned ?? null;
+    const session = this.#open(row);
+    if (!session || session.status === "pending") return null;
+    if (!this.#secrets) await this.#read(row.agent_id);
+    return this.#mask({ agent: null, offers: [], ...session.pinned, instructions: row.instructions });
   }
 
   async wake(row: SessionRow | null, org_status: OrgStatus | null): Promise<void> {
