@@ -40,11 +40,12 @@ it(`keeps ${MESSAGES} messages, a fifth of them sent twice, over ${KILLS} kills:
       body: JSON.stringify({ content: `${stream.sender}:${n}` }),
     };
     for (;;) {
-      const answer = await fetch(`${stage.base}/api/v1/agent_sessions/${stream.id}/message`, request).catch(() => null);
-      if (answer?.status === 200) return void (await answer.text());
-      const text = await answer?.text().catch(() => "");
-      // 429: a thousand wait. Above 500: it is being killed.
-      if (answer && answer.status < 500 && answer.status !== 429) throw new Error(`${answer.status}: ${text}`);
+      const [status, text] = await fetch(`${stage.base}/api/v1/agent_sessions/${stream.id}/message`, request)
+        .then(async (answer) => [answer.status, await answer.text()] as const)
+        .catch(() => [0, ""] as const);
+      if (status === 200) return;
+      // 429: a thousand wait. None, and above 500: it is being killed.
+      if (status && status < 500 && status !== 429) throw new Error(`${status}: ${text}`);
       again++;
       await wait(100);
     }

@@ -1,8 +1,8 @@
 /** A long run whose watchers are cut off at every frame and come back: each has seen every frame, once, byte by byte. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { aStage, type Stage, type Told, wait } from "./stage.ts";
+import { aStage, SOAK, type Stage, type Told, wait } from "./stage.ts";
 
-const FRAMES = 500;
+const FRAMES = SOAK ? 500 : 150;
 let stage: Stage;
 let id: string;
 beforeAll(async () => {
@@ -10,7 +10,7 @@ beforeAll(async () => {
   const agent = await stage.anActor(["act"], "read");
   // Each turn says something in pieces, and calls the tool, until there are no turns left.
   const rule = { text: "One piece of it, and more. ", tool_calls: [{ name: "act", arguments: { id: "r" } }] };
-  const limits = { max_turns: 80, max_tokens: 10_000_000 };
+  const limits = { max_turns: FRAMES / 5, max_tokens: 10_000_000 };
   ({ id } = await stage.aSession(agent, [{ ...rule, pace_ms: 30 }], limits));
 });
 afterAll(() => stage.close());
