@@ -109,7 +109,8 @@ function withQuery(url: string, query: [string, string][]): string {
 
 /** Env vars go to the hosts that the config names, and so does everything: `hosts` or, without these, the URL's own. */
 function mustBeNamed({ url, hosts }: HttpTool, target: string) {
-  const [origin, scheme] = /^(https?:\/\/)[^/?#]*/i.exec(url)!;
+  const [origin, scheme] = /^(https?:\/\/)[^/?#]*/i.exec(url) ?? [];
+  if (!origin) throw new Unusable("its address is not an http or https URL");
   const named = hosts ? hosts.map((host) => scheme + host) : [origin];
   const there = URL.canParse(target) ? new URL(target) : null;
   const isThere = (address: string) => {

@@ -11,8 +11,9 @@ type Node = {
   next: Map<number, Node>;
   /** A whole secret ends here. */
   ends: boolean;
-  /** Secrets that begin as the way here says, and go on. */
-  longer: (() => string)[];
+  /** Secrets that begin as the way here says, and go on: spelled when somebody has come so far. */
+  longer: (string | (() => string))[];
+  spelled?: Set<string>;
 };
 const newNode = (): Node => ({ next: new Map(), ends: false, longer: [] });
 
@@ -74,10 +75,7 @@ function add(root: Node, value: string, spell: (text: string) => string) {
     node = next;
   }
   if (spelled.length <= KNOWN_BY) node.ends = true;
-  else {
-    let whole: string | undefined;
-    node.longer.push(() => (whole ??= spell(value)));
-  }
+  else node.longer.push(isLong ? () => spell(value) : spelled);
 }
 
 function maskText(root: Node, text: string): string {
@@ -102,11 +100,20 @@ function secretAt(root: Node, text: string, at: number): number {
   let node: Node | undefined = root;
   for (let i = at; node; i++) {
     if (node.ends) longest = i - at;
-    for (const spelled of node.longer) longest = Math.max(longest, shared(spelled(), text, at));
+    for (const secret of spelledAt(node)) longest = Math.max(longest, shared(secret, text, at));
     node = node.next.get(text.charCodeAt(i));
   }
   return longest;
 }
+
+/** What many of a value's spellings come to is one text, and looked for once. */
+function spelledAt(node: Node): Set<string> {
+  if (node.longer.length && !node.spelled) {
+    node.spelled = new Set([...node.longer].map((secret) => (typeof secret === "string" ? secret : secret())));
+  }
+  return node.spelled ?? NONE;
+}
+const NONE = new Set<string>();
 
 /** For how many characters a text goes on as a secret does. */
 function shared(secret: string, text: string, at: number): number {
