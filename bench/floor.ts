@@ -24,9 +24,12 @@ import { createEnvVar } from "../lib/env-vars/queries.ts";
 import { type CreateEnvVar, toEnvVar } from "../lib/env-vars/schema.ts";
 import type { Env } from "../lib/http/router.ts";
 import { type Id, newId } from "../lib/ids.ts";
+import { objectOf } from "../lib/objects/stub.ts";
 import { createOrg } from "../lib/orgs/queries.ts";
 import { type CreateOrg, toOrg } from "../lib/orgs/schema.ts";
 import { paginate } from "../lib/paging.ts";
+import { writableSession } from "../lib/sessions/queries.ts";
+import type { SessionRow } from "../lib/sessions/remote.ts";
 import { issue } from "../lib/tokens/issue.ts";
 import { mintToken } from "../lib/tokens/queries.ts";
 import type { MintToken } from "../lib/tokens/schema.ts";
@@ -122,6 +125,17 @@ async function planLike(bundle: Bundle): Promise<Plan> {
   };
   return JSON.parse(planned.text.replace(/\b([a-z]{3})_[0-9A-Za-z]{22}\b/g, fresh).replaceAll(planned.suffix, suffix));
 }
+
+type Inbox = Rpc.DurableObjectBranded & { message(row: SessionRow, message: object): Promise<{ id: number }> };
+
+/** The same row by the same door, and an object that writes: bench/inbox.ts. */
+app.post("/agent_sessions/:session/message", async (c) => {
+  const db = open(c, "sessions:write");
+  const body = await c.req.json<{ content: string }>();
+  const row = await writableSession(db, c.req.param("session") as Id<"agent_session">);
+  const inboxes = c.env.SESSIONS as unknown as DurableObjectNamespace<Inbox>;
+  return c.json(await objectOf(inboxes, row).message(row, body));
+});
 
 app.post("/agents/:agent/agent_env_vars", async (c) => {
   const db = open(c, "env_vars:write");

@@ -9,8 +9,9 @@ import { resolve } from "node:path";
 import { benchHostile } from "./hostile.ts";
 import type { Request } from "./load.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
+import { measureSessions } from "./sessions.ts";
 import { printStarts } from "./start.ts";
-import { Cleanup, type Product, SEED, type System, startCommit, startSystem } from "./system.ts";
+import { Cleanup, type Product, SEED, type System, startCommit, startProduct, startSystem } from "./system.ts";
 import { compare, type Figures, inTurns, load, print, type Target, TURN_S, type Way } from "./turns.ts";
 
 const CONNECTIONS = 8;
@@ -149,12 +150,23 @@ async function bench(cleanup: Cleanup, url: string) {
   await measureBare(child, system);
   for (const operation of operationsOf(system)) await measure(child, system, operation);
   await measureMint(child, cleanup, url, system);
+  await measureSessions(child, cleanup, system, { show, judge });
   print(rows);
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
 floor   the same statements with no walls      walls  the floor with doors and row security, still no token
 bare    a Worker that does nothing but a fetch of as many characters as the product's
 CPU is the Worker's process alone. ${CONNECTIONS} connections; load average ${loadavg()[0]!.toFixed(1)} on ${cpus().length} processors.`);
+  print(aims);
+}
+
+/** Sessions alone. */
+async function benchSessions(cleanup: Cleanup, url: string) {
+  const product = await startProduct(cleanup, url, { groups: ["developer"] });
+  const child = fork(resolve(import.meta.dirname, "load.ts"));
+  cleanup.add(async () => child.kill());
+  await measureSessions(child, cleanup, product, { show, judge });
+  print(rows);
   print(aims);
 }
 
@@ -170,7 +182,8 @@ database of its own there and drops it again. For example:
 const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
-  if (process.argv[2] !== "hostile") await bench(cleanup, url);
+  if (process.argv[2] === "sessions") await benchSessions(cleanup, url);
+  else if (process.argv[2] !== "hostile") await bench(cleanup, url);
   else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;
 } catch (error) {
   // What breaks because of Ctrl-C is no fault.

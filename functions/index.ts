@@ -1,7 +1,8 @@
 /** Every group in one Worker. */
-import { sweep } from "../lib/db/sweep.ts";
+
 import type { Bindings } from "../lib/env.ts";
 import { worker } from "../lib/http/worker.ts";
+import { sweep } from "../lib/sweep.ts";
 import { groups } from "./groups.ts";
 
 export { SessionObject } from "../lib/sessions/object.ts";
@@ -10,5 +11,5 @@ const all = worker(...Object.values(groups).flat());
 
 export default {
   fetch: all.fetch,
-  scheduled: (_controller, env) => sweep(env.DATABASE_URL),
+  scheduled: (_controller, env) => sweep(env),
 } satisfies ExportedHandler<Bindings>;

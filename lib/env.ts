@@ -2,7 +2,7 @@
  * What a Worker is given, in the types that wrangler makes of wrangler.toml (`npm run types`), where each meaning
  * stands. The single Worker has what every other one has.
  */
-export type Bindings = Cloudflare.AllEnv & Locally & Models;
+export type Bindings = Cloudflare.AllEnv & Locally & Models & Telemetry;
 
 /** Which models there are, and with whose keys: none is required. docs/configuration.md says what each means. */
 export const MODEL_VARIABLES = [
@@ -19,9 +19,17 @@ export const MODEL_VARIABLES = [
 ] as const;
 export type Models = Partial<Record<(typeof MODEL_VARIABLES)[number], string>>;
 
+/** Where spans of sessions go, and what is said there of who sends them: for `objects`. */
+export const TELEMETRY_VARIABLES = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"] as const;
+export type Telemetry = Partial<Record<(typeof TELEMETRY_VARIABLES)[number], string>>;
+
 /** Of an environment what is about models, and nothing else: it holds other secrets, too. */
-export const modelsOf = (env: Models): Models =>
-  Object.fromEntries(MODEL_VARIABLES.flatMap((name) => (env[name] ? [[name, env[name]]] : [])));
+export const modelsOf = (env: Models): Models => only(MODEL_VARIABLES, env);
+/** The same of telemetry. */
+export const telemetryOf = (env: Telemetry): Telemetry => only(TELEMETRY_VARIABLES, env);
+
+const only = <N extends string>(names: readonly N[], env: Partial<Record<N, string>>) =>
+  Object.fromEntries(names.flatMap((name) => (env[name] ? [[name, env[name]]] : []))) as Partial<Record<N, string>>;
 
 /** What only workerd on a machine of one's own gives: see lib/local/runtime.ts. */
 type Locally = {

@@ -24,6 +24,10 @@ export function base62(bytes: Uint8Array, length: number): string {
   return text;
 }
 
+/** The 128 bits that an id is made of. */
+export const uuidOf = (id: string): bigint =>
+  [...id.slice(-LENGTH)].reduce((value, letter) => value * 62n + BigInt(ALPHABET.indexOf(letter)), 0n);
+
 // A Worker's clock stands still between two I/Os: without the counter, rows made together would lie in any order.
 let lastMs = 0;
 let counter = 0;

@@ -5,11 +5,12 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MODEL_VARIABLES } from "../lib/env.ts";
 import { readGroups } from "../lib/local/groups.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
 import { anApp, system } from "./harness/index.ts";
+import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
 const execute = promisify(execFile);
 const root = resolve(import.meta.dirname, "..");
@@ -72,15 +73,23 @@ async function newDir(): Promise<string> {
   return dir;
 }
 
-/** A directory that looks like the checkout after `npm start`, with an app of its own. */
+let own: Awaited<ReturnType<typeof ownSystem>>;
+let base: string;
+beforeAll(async () => {
+  own = await ownSystem();
+  base = await own.start([await newSigningKey("one")], [newRoot()], { allowLoopback: "127.0.0.1" });
+});
+afterAll(() => own.close());
+
+/** A directory that looks like the checkout after `AGENTRY_ALLOW_LOOPBACK=1 npm start`, with an app of its own. */
 async function aCheckout(): Promise<string> {
   const dir = await newDir();
   for (const name of readdirSync(root)) {
     if (![".agentry", ".git", ".wrangler"].includes(name)) await symlink(join(root, name), join(dir, name));
   }
   await mkdir(join(dir, ".agentry"));
-  const { app: app_id, secret_key, publishable_key } = await anApp();
-  const credentials = { base_url: system.base, app_id, secret_key, publishable_key };
+  const { app: app_id, secret_key, publishable_key } = await anApp({ base, newApp: own.newApp });
+  const credentials = { base_url: base, app_id, secret_key, publishable_key };
   await writeFile(join(dir, ".agentry/credentials.json"), JSON.stringify(credentials, null, 2));
   return dir;
 }
@@ -158,7 +167,22 @@ describe("pasted, every example works and prints what is shown:", { timeout: 120
     const all = [...printed.values()].join("");
     expect(all).toContain('"lookup_key":"support"');
     expect(all).toContain('"kind":"agent.created"');
-    expect([...printed.values()].at(-1)).toMatch(/^agi_\w+ 2 2\n$/);
+    const [sdk, tools, frames] = [...printed.values()].slice(2) as [string, string, string];
+    expect(sdk).toMatch(/^agi_\w+ 2 2\n$/);
+    expect(tools).toMatch(/"name":"health"[\s\S]*"name":"price"/);
+    const told = [...frames.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!));
+    const of = (type: string) => told.filter((frame) => frame.type === type);
+    // Both runs of the stream tell the two calls.
+    expect(of("tool.completed").map(({ name, result }) => [name, result.content ?? result.resolution])).toEqual(
+      expect.arrayContaining([
+        ["health", expect.anything()],
+        ["price", expect.anything()],
+      ]),
+    );
+    expect(of("tool.failed")).toEqual([]);
+    expect(frames).toContain("price: 42");
+    expect(of("session.status").map(({ status }) => status)).toEqual(expect.arrayContaining(["waiting", "completed"]));
+    expect(frames).toMatch(/\ncancelled\n$/);
   });
 
   it("the README's a second time shows the refusal, not a stack", async () => {

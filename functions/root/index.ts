@@ -1,6 +1,6 @@
-import { sweep } from "../../lib/db/sweep.ts";
 import type { Bindings } from "../../lib/env.ts";
 import { worker } from "../../lib/http/worker.ts";
+import { sweep } from "../../lib/sweep.ts";
 import health from "./health.ts";
 import openapi from "./openapi.ts";
 import status from "./status.ts";
@@ -11,5 +11,5 @@ const root = worker(...routers);
 
 export default {
   fetch: root.fetch,
-  scheduled: (_controller, env) => sweep(env.DATABASE_URL),
+  scheduled: (_controller, env) => sweep(env),
 } satisfies ExportedHandler<Bindings>;

@@ -4,7 +4,7 @@ import type { ModelCallStatus, ModelOperation } from "../db/schema.ts";
 import { type Bindings, modelsOf } from "../env.ts";
 import { ApiError, unprocessable } from "../errors.ts";
 import { Gate, inTurn } from "../http/gate.ts";
-import { type Model, ModelError, resolveModel, type StepOptions, type Usage } from "../model/index.ts";
+import { type Model, ModelError, resolveModel, type StepOptions, type Usage, waysOf } from "../model/index.ts";
 import { evaluatorFor } from "./evaluate.ts";
 import { beginCall, endCall } from "./queries.ts";
 
@@ -30,12 +30,7 @@ export class ModelCall {
 
   constructor(model: Model, env: Bindings) {
     this.model = model;
-    const ways = {
-      fetch: (url: string, init: RequestInit) => fetch(url, init),
-      guarded: (url: string, init: RequestInit) => (env.EGRESS ?? globalThis).fetch(url, init),
-      loopback: env.ALLOW_LOOPBACK !== undefined,
-    };
-    this.options = { ways, signal: this.#abort.signal };
+    this.options = { ways: waysOf(env), signal: this.#abort.signal };
   }
 
   /** Adds what a provider counted; what it doesn't tell stays untold. */

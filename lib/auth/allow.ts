@@ -13,7 +13,7 @@ import type { Id } from "../ids.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
 import { covers, type Permission, type Resource, rolesWith } from "./permissions.ts";
 import { parseRefreshToken } from "./refresh.ts";
-import { mac } from "./secrets.ts";
+import { hex, mac } from "./secrets.ts";
 import { type AccessToken, verifyToken } from "./tokens.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -103,6 +103,15 @@ export function openDb(
     });
   };
   return open(c.req.method === "GET" || c.req.method === "HEAD" ? "read" : "write", door);
+}
+
+/** What the door of `openDb` asks for, as app.watch takes it: equal for all that one credential asks for by one permission. */
+export function toWatch(credential: Credential, permission: Permission): string {
+  const { app, sandbox, beside } = credential;
+  const place = { app, sandbox, beside: beside && hex(beside) };
+  if (credential.kind === "key") return JSON.stringify({ ...place, key_hash: hex(credential.hash) });
+  const { org, user, token } = credential;
+  return JSON.stringify({ ...place, org, usr: user, jti: token, roles: rolesWith(permission) });
 }
 
 /** Refuses a token that may not do this to each of these resources, too: for a request that does what several routes do. */

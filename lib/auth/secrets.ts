@@ -3,6 +3,7 @@ import { base64url } from "jose";
 import { listOf } from "../env.ts";
 
 const utf8 = new TextEncoder();
+export const hex = (bytes: Uint8Array) => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const derived = new Map<string, Promise<CryptoKey[]>>();
 
 /**

@@ -14,7 +14,7 @@
 
 import { base64url } from "jose";
 import { type RawBuilder, sql } from "kysely";
-import { rootsOf } from "./secrets.ts";
+import { hex, rootsOf } from "./secrets.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -43,7 +43,6 @@ const hkdf = (info: string) => ({
   salt: new Uint8Array(),
   info: utf8.encode(`agentry ${info}`),
 });
-const hex = (bytes: Uint8Array) => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** A root secret and its version: a fingerprint of its own, so that it stays the same wherever in the list it stands. */
 function rootOf(secret: string): Promise<Root> {

@@ -1,15 +1,11 @@
 import * as v from "valibot";
 import { agent } from "../agents/schema.ts";
 import { config, type Shown, toConfig } from "../configs/schema.ts";
-import { nullable } from "../http/valid.ts";
+import { flag, nullable } from "../http/valid.ts";
 
 /** How much content an export holds. */
 export const MAX_BYTES = 8_000_000;
 
-const flag = v.pipe(
-  v.picklist(["true", "false"]),
-  v.transform((text) => text === "true"),
-);
 export const exportQuery = v.object({ remove_identity: v.optional(flag) });
 
 const exportedConfig = v.strictObject({

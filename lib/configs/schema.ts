@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
 import { type Row, real } from "../db/schema.ts";
-import { isWithin, list, map, nullable, rule, stamp, text } from "../http/valid.ts";
+import { flag, isWithin, list, map, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import { positive } from "../paging.ts";
 import { configKindNames, configKinds } from "./kinds.ts";
@@ -30,10 +30,6 @@ const owner = {
 };
 export type Owner = v.InferOutput<v.StrictObjectSchema<typeof owner, undefined>>;
 /** The same in a query string. */
-const flag = v.pipe(
-  v.picklist(["true", "false"]),
-  v.transform((text) => text === "true"),
-);
 const asked = { team: v.optional(id), user: v.optional(id), agent: v.optional(id), org: v.optional(id) };
 export const ownerQuery = v.object({ ...asked, system: v.optional(flag) });
 export const ownerBody = v.strictObject(owner);

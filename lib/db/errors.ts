@@ -47,13 +47,19 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (!refused) return error;
   const { code, reason } = refused;
   if (!code || PASSING.test(code)) return unavailable(error);
-  if (code === "AE401") return unauthenticated();
-  if (code === "AE403") return asForbidden(reason, permission);
+  const atTheDoor = asDoorRefusal({ code, reason }, permission);
+  if (atTheDoor) return atTheDoor;
   if (code === "AE404") return notFound(reason as Kind);
   if (code === "23503" && reason.startsWith("update or delete")) return stillUsed(nameOf(refused.table));
   if (code === "AE420") return invalid({ field: refused.constraint, message: reason });
   if (code === "AE422") return limitReached(nameOf(refused.table), reason);
   return asFieldError(refused) ?? error;
+}
+
+/** What a door raised. Null: no door did. */
+export function asDoorRefusal({ code, reason }: { code: string; reason: string }, permission: string): ApiError | null {
+  if (code === "AE401") return unauthenticated();
+  return code === "AE403" ? asForbidden(reason, permission) : null;
 }
 
 function asForbidden(reason: string, permission: string): ApiError {

@@ -27,4 +27,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-working-memory",
   "2026-11-22-written-together",
   "2026-11-23-named-configs",
+  "2026-11-24-sessions",
 ];

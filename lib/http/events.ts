@@ -2,12 +2,20 @@ import { createMiddleware } from "hono/factory";
 import type * as v from "valibot";
 import { ApiError } from "../errors.ts";
 import { problemResponse, withSpec } from "./spec.ts";
+import type { Watch } from "./watch.ts";
 
 const POLL_MS = 4000;
 const KEEP_ALIVE_MS = 15_000;
 const MOST_MS = 15 * 60_000;
 /** workerd sees that a client is gone when it writes to it. */
 const SILENCE_MS = 500;
+const TIMEOUT = new ApiError(503, "stream_timeout", "A stream ends after 15 minutes.");
+
+const headers = { "Content-Type": "text/event-stream", "Cache-Control": "no-store" };
+const utf8 = new TextEncoder();
+const textOf = ([name, data, id]: readonly [string, unknown, number?]) =>
+  utf8.encode(`${id === undefined ? "" : `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+const comment = (text: string) => utf8.encode(`: ${text}\n\n`);
 
 type Follow<View> = { now: View; read: () => Promise<View>; isOver: (view: View) => boolean };
 
@@ -19,10 +27,7 @@ type Follow<View> = { now: View; read: () => Promise<View>; isOver: (view: View)
 export const givesEvents = <V extends v.GenericSchema>(event: string, _view: V) =>
   withSpec(
     createMiddleware<{ Variables: { follow: (record: Follow<v.InferOutput<V>>) => Response } }>(async (c, next) => {
-      c.set("follow", (record) => {
-        const headers = { "Content-Type": "text/event-stream", "Cache-Control": "no-store" };
-        return c.body(stream(event, record), 200, headers);
-      });
+      c.set("follow", (record) => c.body(stream(event, record), 200, headers));
       await next();
     }),
     {
@@ -36,34 +41,29 @@ export const givesEvents = <V extends v.GenericSchema>(event: string, _view: V) 
   );
 
 function stream<View>(event: string, { now, read, isOver }: Follow<View>): ReadableStream<Uint8Array> {
-  const utf8 = new TextEncoder();
   const begun = Date.now();
   let isGone = false;
   return new ReadableStream({
     async start(controller) {
-      const say = (text: string) => !isGone && controller.enqueue(utf8.encode(text));
-      const tell = (name: string, data: unknown) => say(`event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+      const say = (bytes: Uint8Array) => !isGone && controller.enqueue(bytes);
       const follow = async () => {
         let told = JSON.stringify(now);
-        tell(event, now);
+        say(textOf([event, now]));
         for (let view = now, said = begun; !isOver(view) && !isGone; ) {
-          if (Date.now() - begun > MOST_MS) return tell("error", { code: "stream_timeout" });
+          if (Date.now() - begun > MOST_MS) throw TIMEOUT;
           await new Promise((resolve) => setTimeout(resolve, POLL_MS));
           if (isGone) return;
           view = await read();
           const is = JSON.stringify(view);
-          if (is !== told) tell(event, view);
-          else if (Date.now() - said >= KEEP_ALIVE_MS) say(": alive\n\n");
+          if (is !== told) say(textOf([event, view]));
+          else if (Date.now() - said >= KEEP_ALIVE_MS) say(comment("alive"));
           else continue;
           said = Date.now();
           told = is;
         }
       };
       follow()
-        .catch((error) => {
-          if (!(error instanceof ApiError)) console.error(JSON.stringify({ error: String(error), stack: error.stack }));
-          tell("error", { code: error instanceof ApiError ? error.code : "internal_error" });
-        })
+        .catch((error) => say(textOf(["error", { code: codeOf(error) }])))
         .finally(() => isGone || controller.close());
     },
     cancel() {
@@ -73,9 +73,22 @@ function stream<View>(event: string, { now, read, isOver }: Follow<View>): Reada
 }
 
 type Views = Record<string, v.GenericSchema>;
-/** An event by its name, with what it says. */
-export type Told<V extends Views> = { [N in keyof V & string]: readonly [N, v.InferOutput<V[N]>] }[keyof V & string];
-type Emit<V extends Views> = (events: AsyncGenerator<Told<V>, void>, gone: () => void) => Response;
+/** An event by its name, with what it says and, where a client may come back for what follows it, its id. */
+export type Told<V extends Views> = {
+  [N in keyof V & string]: readonly [N, v.InferOutput<V[N]>, id?: number];
+}[keyof V & string];
+type Events<V extends Views> = AsyncGenerator<Told<V>, void>;
+type Emit<V extends Views> = (events: Events<V>, gone: () => void) => Response;
+
+const eventsOf = (views: Views) => ({
+  200: {
+    description: `Server-sent events: ${Object.keys(views)
+      .map((name) => `\`${name}\``)
+      .join(", ")}`,
+    content: { "text/event-stream": { schema: { type: "string" as const }, "x-events": { ...views } } },
+  },
+  429: problemResponse("There are too many at once"),
+});
 
 /**
  * What the route answers is a stream of events of several kinds, until they end: `c.var.emit`. Each is asked for when the
@@ -85,46 +98,71 @@ type Emit<V extends Views> = (events: AsyncGenerator<Told<V>, void>, gone: () =>
 export const givesEventsOf = <V extends Views>(views: V) =>
   withSpec(
     createMiddleware<{ Variables: { emit: Emit<V> } }>(async (c, next) => {
-      c.set("emit", (events, gone) => {
-        const headers = { "Content-Type": "text/event-stream", "Cache-Control": "no-store" };
-        return c.body(emitted(events, gone), 200, headers);
-      });
+      c.set("emit", (events, gone) => c.body(emitted(events, gone), 200, headers));
       await next();
     }),
-    {
-      responses: {
-        200: {
-          description: `Server-sent events: ${Object.keys(views)
-            .map((name) => `\`${name}\``)
-            .join(", ")}`,
-          content: { "text/event-stream": { schema: { type: "string" } } },
-        },
-        429: problemResponse("There are too many at once"),
-      },
-    },
+    { responses: eventsOf(views) },
   );
 
-function emitted(events: AsyncGenerator<readonly [string, unknown], void>, gone: () => void) {
-  const utf8 = new TextEncoder();
+/**
+ * The same of what goes on by itself: `c.var.tell`. Before each event and each comment `watch` is asked. What it throws,
+ * what the events throw, and the end of 15 minutes are an `error` event with the code, after which the client may come
+ * back.
+ */
+export const givesEventsWhile = <V extends Views>(views: V) =>
+  withSpec(
+    createMiddleware<{ Variables: { tell: (events: Events<V>, watch: Watch) => Response } }>(async (c, next) => {
+      c.set("tell", (events, watch) => c.body(emitted(events, watch.leave, watch), 200, headers));
+      await next();
+    }),
+    { responses: eventsOf(views) },
+  );
+
+function emitted(events: AsyncGenerator<readonly [string, unknown, number?], void>, gone: () => void, watch?: Watch) {
+  const begun = Date.now();
+  let isGone = false;
   let next = events.next();
+  const event = async () => {
+    if (watch && Date.now() - begun > MOST_MS) throw TIMEOUT;
+    await watch?.ask();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const silence = new Promise<null>((resolve) => {
+      timer = setTimeout(resolve, SILENCE_MS, null);
+    });
+    return Promise.race([next, silence]).finally(() => clearTimeout(timer));
+  };
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        let timer: ReturnType<typeof setTimeout> | undefined;
-        const silence = new Promise<null>((resolve) => {
-          timer = setTimeout(resolve, SILENCE_MS, null);
-        });
-        const event = await Promise.race([next, silence]).finally(() => clearTimeout(timer));
-        if (event?.done) return controller.close();
-        if (event) next = events.next();
-        const text = event ? `event: ${event.value[0]}\ndata: ${JSON.stringify(event.value[1])}\n\n` : ": waiting\n\n";
-        controller.enqueue(utf8.encode(text));
+        try {
+          const told = await event();
+          if (isGone) return;
+          if (!told) return controller.enqueue(comment("waiting"));
+          if (!told.done) {
+            next = events.next();
+            return controller.enqueue(textOf(told.value));
+          }
+        } catch (error) {
+          if (!watch) throw error;
+          if (isGone) return;
+          controller.enqueue(textOf(["error", { code: codeOf(error) }]));
+        }
+        if (watch) gone();
+        controller.close();
       },
       async cancel() {
+        isGone = true;
         gone();
         await events.return();
       },
     },
     { highWaterMark: 0 },
   );
+}
+
+/** What an `error` event says of what was thrown; of a bug, the log says more. */
+function codeOf(error: unknown): string {
+  if (error instanceof ApiError) return error.code;
+  console.error(JSON.stringify({ error: String(error), stack: (error as Error)?.stack }));
+  return "internal_error";
 }

@@ -43,7 +43,7 @@ export const gives = <V extends View>(status: Status, view: V, ...refusals: Refu
   );
 
 /** What the route answers when there is nothing to say: 204, no body. */
-export const givesNothing = (conflict?: 409) =>
+export const givesNothing = (refusal?: 409 | 422) =>
   withSpec(
     createMiddleware<{ Variables: { answer: () => Response } }>(async (c, next) => {
       c.set("answer", () => c.body(null, 204));
@@ -52,7 +52,7 @@ export const givesNothing = (conflict?: 409) =>
     {
       responses: {
         204: { description: STATUS_CODES[204]! },
-        ...(conflict ? { 409: problemResponse("The state forbids it") } : {}),
+        ...(refusal ? { [refusal]: problemResponse("The state forbids it") } : {}),
       },
     },
   );
@@ -88,3 +88,35 @@ export const givesBytes = () =>
       },
     },
   );
+
+/** JSON that is written piece by piece, as the client takes it: what is told of is longer than what is in memory. */
+export const givesPieces = <V extends View>(view: V, refusal?: Refusal) =>
+  withSpec(
+    createMiddleware<{ Variables: { write: (pieces: AsyncGenerator<string, void>) => Response } }>(async (c, next) => {
+      c.set("write", (pieces) => c.body(written(pieces), 200, { "Content-Type": "application/json" }));
+      await next();
+    }),
+    {
+      responses: {
+        200: { description: STATUS_CODES[200]!, content: { "application/json": { schema: view as never } } },
+        ...(refusal ? { [refusal]: problemResponse(reasons[refusal]) } : {}),
+      },
+    },
+  );
+
+function written(pieces: AsyncGenerator<string, void>): ReadableStream<Uint8Array> {
+  const utf8 = new TextEncoder();
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        const { done, value } = await pieces.next();
+        if (done) controller.close();
+        else controller.enqueue(utf8.encode(value));
+      },
+      cancel: async () => {
+        await pieces.return();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}

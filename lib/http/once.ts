@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
+import { base64url } from "jose";
 import { mac, verifyMac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
 import { NONE } from "../db/schema.ts";
@@ -50,6 +51,24 @@ export const onceBegun = () =>
     keyHeader(
       "The same key runs once in 24 hours, even if it failed: a replay is a 409 `already_run`, as no answer is kept.",
     ),
+  );
+
+/** A key as it is kept elsewhere: what it made is known there. */
+export type KeptKey = { subject: string; key: string; fingerprint: string };
+
+/** Promises the same of a route whose key is kept by whoever keeps what it makes. `c.var.readKey`: null, if none was sent. */
+export const onceKept = (description: string) =>
+  withSpec(
+    createMiddleware<{ Variables: { readKey: () => Promise<KeptKey | null> } }>(async (c, next) => {
+      c.set("readKey", async () => {
+        const key = await readKey(c as Context as Context<Viewed>);
+        if (!key) return null;
+        const { fingerprint, ...held } = await kept(key);
+        return { ...held, fingerprint: base64url.encode(fingerprint) };
+      });
+      await next();
+    }),
+    keyHeader(description),
   );
 
 /** What a request's key is kept as. Null: none was sent. */

@@ -77,10 +77,12 @@ function toSchema(schema: v.GenericSchema): OpenAPIV3_1.SchemaObject {
   return json as OpenAPIV3_1.SchemaObject;
 }
 
+/** `x-events`: of a stream, what each event says, by its name. */
+type Media = { schema: object; "x-events"?: Record<string, object> };
 type Part = {
   schema?: v.GenericSchema;
   toOpenAPISchema?: () => object;
-  spec?: { responses?: Record<string, { content?: Record<string, { schema: object }> }> };
+  spec?: { responses?: Record<string, { content?: Record<string, Media> }> };
 };
 
 /**
@@ -99,6 +101,9 @@ function readSchemas(app: Hono<Env>) {
     for (const { content } of Object.values(carried.spec?.responses ?? {})) {
       for (const media of Object.values(content ?? {})) {
         if ("~standard" in media.schema) media.schema = toSchema(media.schema as v.GenericSchema);
+        for (const [name, schema] of Object.entries(media["x-events"] ?? {})) {
+          if ("~standard" in schema) media["x-events"]![name] = toSchema(schema as v.GenericSchema);
+        }
       }
     }
     middleware[uniqueSymbol] = carried;

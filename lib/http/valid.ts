@@ -253,6 +253,12 @@ export const list = <S extends v.GenericSchema>(item: S, max: number, min = 0) =
     v.array(item),
   );
 
+/** True or false in a query string. */
+export const flag = v.pipe(
+  v.picklist(["true", "false"]),
+  v.transform((text) => text === "true"),
+);
+
 /** Hung on a field that may hold more values than a whole body: how many. The document says it, too. */
 export const maxValues = <T>(most: number) => v.metadata<T, Record<string, number>>({ [MAX_VALUES_OF]: most });
 

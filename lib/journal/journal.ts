@@ -30,6 +30,8 @@ export class Journal<Event extends { type: string }> {
         parts integer not null) strict;
       create table if not exists parts (
         sequence integer not null, part integer not null, data text not null, primary key (sequence, part)) strict;
+      create table if not exists kept (
+        name text not null, part integer not null, data text not null, primary key (name, part)) strict, without rowid;
       create table if not exists owed (
         name text primary key, sequence integer not null, data text not null) strict, without rowid`);
   }
@@ -95,6 +97,22 @@ export class Journal<Event extends { type: string }> {
       ...[type, from, to],
     );
     this.#sql.exec("delete from frames where type = ? and sequence between ? and ?", type, from, to);
+  }
+
+  /** Keeps a value under a name, beside the frames and whatever its size: the newest alone. */
+  keep(name: string, value: unknown): void {
+    this.#sql.exec("delete from kept where name = ?", name);
+    for (const [i, part] of partsOf(JSON.stringify(value)).entries()) {
+      this.#sql.exec("insert into kept values (?, ?, ?)", name, i, part);
+    }
+  }
+
+  /** What is kept under the name; null where nothing is. */
+  kept<T>(name: string): T | null {
+    const parts = this.#sql
+      .exec<{ data: string }>("select data from kept where name = ? order by part", name)
+      .toArray();
+    return parts.length ? (JSON.parse(parts.map(({ data }) => data).join("")) as T) : null;
   }
 
   /** What Postgres is to hear under a name: the newest alone counts, and it is owed until it was `paid`. */

@@ -6,7 +6,7 @@ import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
 import type { BuildOptions, BuildResult, PluginBuild } from "esbuild";
-import type { Models } from "../env.ts";
+import type { Models, Telemetry } from "../env.ts";
 import { cached } from "./cache.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
@@ -21,12 +21,16 @@ const {
 export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS">;
 /** Those that ask models: no other Worker has their keys. */
 const ASKING_MODELS = ["ai", "objects", "all"];
+/** Those that know what sessions do. */
+const TELLING_SPANS = ["objects", "all"];
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
   secrets: Secrets;
   /** Which models there are, and their keys: for the Workers that ask them. */
   models?: Models;
+  /** Where spans go, for the Workers that have some. */
+  telemetry?: Telemetry;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
   /** Where Durable Objects keep their storage; nowhere, if absent. */
@@ -108,16 +112,25 @@ export async function makeDocument(): Promise<void> {
   if (made <= lastChange()) await promisify(execFile)(process.execPath, [join(ROOT, "lib/local/document.ts")]);
 }
 
+/** The Workers that have the classes of the objects which a Worker reaches. */
+const scriptsOf = ({ durableObjects = {} }: { durableObjects?: Record<string, { scriptName?: string }> }) =>
+  Object.values(durableObjects).flatMap(({ scriptName }) => scriptName ?? []);
+
 /** Starts the Workers on a loopback port. Crons fire by the minute, as Cloudflare's do. */
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const { groups: wanted } = options;
-  const groups = (await readGroups()).filter(([group]) => (wanted ? wanted.includes(group) : group !== "all"));
+  const isWanted = (group: string) => (wanted ? wanted.includes(group) : group !== "all");
+  const found = await readGroups();
+  // Who reaches an object names the Worker that has its class.
+  const reached = new Set(found.flatMap(([group, { options }]) => (isWanted(group) ? scriptsOf(options) : [])));
+  const groups = found.filter(([group, { name }]) => isWanted(group) || reached.has(name));
   if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
   let code = await buildWorkers(groups, options);
   const workers = () =>
     groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
       if (ASKING_MODELS.includes(group)) given.push(...Object.entries(options.models ?? {}));
+      if (TELLING_SPANS.includes(group)) given.push(...Object.entries(options.telemetry ?? {}));
       if (options.allowLoopback !== undefined) given.push(["ALLOW_LOOPBACK", options.allowLoopback]);
       return {
         ...worker,

@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import type { JWK } from "jose";
-import type { Models } from "../env.ts";
+import type { Models, Telemetry } from "../env.ts";
 import type { Credentials } from "./apps.ts";
 import { CACHE } from "./cache.ts";
 import { end, fail, onEnd, openDataDir, openEmbedded, openNamed, Refusal } from "./command.ts";
@@ -129,7 +129,7 @@ agentry serves on ${base_url} (these are in ${join(data, "credentials.json")}). 
 }
 
 async function serveWorkers(data: string, port: number, kept: Kept, ready: Promise<{ database: Database }>) {
-  const [{ startRuntime }, { serveNeon }, { keysOf }, { modelsOf }] = await Promise.all([
+  const [{ startRuntime }, { serveNeon }, { keysOf }, { modelsOf, telemetryOf }] = await Promise.all([
     import("./runtime.ts"),
     import("./neon.ts"),
     import("../auth/tokens.ts"),
@@ -152,6 +152,7 @@ async function serveWorkers(data: string, port: number, kept: Kept, ready: Promi
       ROOT_SECRETS: kept.root_secrets.join(","),
     },
     models: modelsOf(process.env as Models),
+    telemetry: telemetryOf(process.env as Telemetry),
     ...(process.env.AGENTRY_ALLOW_LOOPBACK === "1" && { allowLoopback: hostOf(process.env.DATABASE_URL) }),
     ...(process.argv.includes("--watch") && {
       onReload: (ms: number) => {

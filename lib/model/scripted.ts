@@ -187,13 +187,16 @@ function matching(messages: Message[]): Rule {
   return found;
 }
 
-/** What two requests share that are the same step: all but the model. Hexadecimal SHA-256. */
-export async function requestHash(request: StepRequest): Promise<string> {
+/** What two requests share that are the same step: all but the model. */
+export const requestHash = (request: StepRequest): Promise<string> => jsonHash(request);
+
+/** Hexadecimal SHA-256 of a value as JSON, whatever the order of its keys. */
+export async function jsonHash(json: unknown): Promise<string> {
   const sorted = (_: string, value: unknown) =>
     typeof value === "object" && value !== null && !Array.isArray(value)
       ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
       : value;
-  const bytes = new TextEncoder().encode(JSON.stringify(request, sorted));
+  const bytes = new TextEncoder().encode(JSON.stringify(json, sorted));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   return Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

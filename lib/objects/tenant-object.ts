@@ -7,7 +7,7 @@ import { CompiledQuery } from "kysely";
 import { mac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
 import { type Connection, connect } from "../db/neon.ts";
-import { NONE } from "../db/schema.ts";
+import { NONE, type OrgStatus } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
 import { AT_ONCE, type Due, nextAlarm, retryDelay, toBegin } from "./due.ts";
@@ -19,6 +19,8 @@ export abstract class TenantObject extends DurableObject<Bindings> {
   protected readonly id: string;
   /** Its tenant's database, suspended or not; where the tenant is gone, the first use ends the object. */
   protected readonly db: TenantDb;
+  /** As the newest round trip to the database said. Null: there was none yet. */
+  protected orgStatus: OrgStatus | null = null;
   readonly #running = new Set<string>();
   /** The alarm that is known to be set. */
   #armed = Number.POSITIVE_INFINITY;
@@ -118,17 +120,19 @@ export abstract class TenantObject extends DurableObject<Bindings> {
     /** The database believes the MAC: an object has no credential that it could look up. */
     const enter = async (sandbox: string, org: string) => {
       const tag = await mac(this.env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
-      return CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, sandbox, org, tag]);
+      return CompiledQuery.raw("select app.enter_object($1, $2, $3, $4) as org_status", [app, sandbox, org, tag]);
     };
     const toBeSigned = CompiledQuery.raw("");
     const connection: Connection = async (queries, mode) => {
       const ask = connect(this.env.DATABASE_URL);
       const entered = await enter(sandbox, org);
       try {
-        return await ask(
+        const results = await ask(
           queries.map((query) => (query === toBeSigned ? entered : query)),
           mode,
         );
+        this.orgStatus = (results[0]!.rows[0] as { org_status: OrgStatus }).org_status;
+        return results;
       } catch (error) {
         const raised = refusal(error);
         if (raised?.code !== "AE401") throw error;

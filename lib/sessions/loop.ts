@@ -41,6 +41,8 @@ export type LoopEvent =
 export interface Call {
   id: string;
   name: string;
+  /** Of the model call that asked for it. */
+  turn: number;
   outcome: CallOutcome;
   effect: Effect | null;
   /** Somebody has allowed it: it isn't asked again. */
@@ -121,6 +123,7 @@ export function fold(state: SessionState, event: LoopEvent, sequence: number): S
         ({ id, name }): Call => ({
           id,
           name,
+          turn: state.turn,
           outcome: "pending",
           effect: null,
           approved: false,
@@ -207,7 +210,7 @@ export function next(state: SessionState, limits: SessionLimits, inFlight: Reado
     return { do: "fail", limit: "result_schema", error };
   }
   const opening = state.turn === 0 && !limits.start_idle;
-  const answered = state.calls.some(({ outcome }) => outcome !== "accepted");
+  const answered = state.calls.some(({ turn }) => turn === state.turn);
   if (!opening && !answered && !state.inbox.length && !state.news) {
     const isIdle = state.turn > 0 && !state.calls.some(({ outcome }) => outcome === "accepted");
     return isIdle && limits.on_idle === "complete" ? { do: "complete", output: state.output } : wait();

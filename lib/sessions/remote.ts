@@ -1,7 +1,7 @@
 /** What a session's object does for the Workers: they hand it the row, which came through its tenant's door. */
 import type { OrgStatus, Row, SessionStatus } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
-import { objectOf } from "../objects/stub.ts";
+import { objectOf, type Place } from "../objects/stub.ts";
 import type { InboxMessage, SessionFrame } from "./frames.ts";
 
 export type SessionRow = Row<"agent_sessions">;
@@ -56,14 +56,17 @@ export interface SessionRemote extends Rpc.DurableObjectBranded {
     after: number,
     wait_ms: number,
   ): Promise<{ frames: SessionFrame[]; last: number; status: SessionStatus }>;
-  /** What it is held to, as it was when it began: for the tape. Null while it is pending. */
-  pinned(row: SessionRow): Promise<Record<string, unknown> | null>;
+  /** What it is held to, as it was when it began, without a secret: for the tape. Null while it is pending. */
+  pinned(row: SessionRow): Promise<({ instructions: string } & Record<string, unknown>) | null>;
   /** Looks whether there is something to do: for the sweep, and where the org's status has changed. */
   wake(row: SessionRow | null, org_status: OrgStatus | null): Promise<void>;
   /** Ends the object: nothing is left of it. */
   erase(): Promise<void>;
 }
 
+/** As it is asked: all that passes is JSON, of which the types of RPC would make something else. */
+type SessionAsked = Omit<SessionRemote, keyof Rpc.DurableObjectBranded>;
+
 /** The object of a session. Its class is of another Worker, so that the binding has no type of its own. */
-export const sessionOf = ({ SESSIONS }: Bindings, row: SessionRow): DurableObjectStub<SessionRemote> =>
-  objectOf(SESSIONS as unknown as DurableObjectNamespace<SessionRemote>, row);
+export const sessionOf = ({ SESSIONS }: Bindings, row: Pick<SessionRow, "id" | keyof Place>): SessionAsked =>
+  objectOf(SESSIONS, row) as unknown as SessionAsked;

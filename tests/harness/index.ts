@@ -27,12 +27,15 @@ export function caller(credential: Record<string, string> = {}, base = system.ba
   };
 }
 
+/** The first event of a record, or of what happens to it, that is followed: comments may stand before it. */
+const FOLLOWED = /^event: (\w+_update|\w+\.\w+|error)\n.*\n\n/m;
+
 /** What an answer says; of a record that is followed, its first event, since it may go on for long. */
 export async function textOf(response: Response): Promise<string> {
   if (response.headers.get("Content-Type") !== "text/event-stream") return response.text();
   const reader = response.body!.pipeThrough(new TextDecoderStream() as never).getReader();
   let text = "";
-  while (!/^event: \w+_update\n/.test(text)) {
+  while (!FOLLOWED.test(text)) {
     const { done, value } = await reader.read();
     if (done) return text;
     text += value;

@@ -9,7 +9,9 @@ import { promisify } from "node:util";
 import { decodeJwt } from "jose";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { openPostgres } from "../../lib/local/postgres.ts";
-import { bearer, caller, developer, must } from "../harness/index.ts";
+import { anAgent, bearer, type Call, caller, developer, must } from "../harness/index.ts";
+import { aProvider, sse } from "../lib/model/fixtures.ts";
+import { anEndpoint, instructionsOf, type Rule, until } from "../sessions/stage.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const run = promisify(execFile);
@@ -92,6 +94,12 @@ const orgs = async () => {
   };
 };
 
+/** A session that has ended; null before. */
+async function endOf(ask: Call, id: string): Promise<any> {
+  const session = await must(ask("GET", `/api/v1/agent_sessions/${id}`), 200);
+  return session.completed_at ? session : null;
+}
+
 beforeAll(async () => {
   data = await mkdtemp(join(tmpdir(), "agentry-start-"));
   port = await freePort();
@@ -156,6 +164,91 @@ describe("npm start", { timeout: 120_000 }, () => {
     const { error } = await must(ask("POST", "/api/v1/ai/chat/completions", body), 422);
     expect(error.message).toContain("MODEL_BASE_URL");
     await stop(started);
+  });
+
+  it("answers an agent's sessions by the environment's model, which may be on this machine", async () => {
+    const chunk = (fields: object) => ({
+      id: "1",
+      object: "chat.completion.chunk",
+      created: 1,
+      model: "small",
+      ...fields,
+    });
+    const provider = await aProvider(
+      sse(
+        chunk({ choices: [{ index: 0, delta: { role: "assistant", content: "Here I am." }, finish_reason: null }] }),
+        chunk({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
+        "[DONE]",
+      ),
+    );
+    const models = {
+      MODEL_BASE_URL: `${provider.base}/v1`,
+      MODEL_API_KEY: "a-key-of-mine",
+      DEFAULT_MODEL: "compatible/small",
+    };
+    const started = await start(models);
+    const { base_url, secret_key } = await credentials();
+    const ask = caller(bearer(secret_key), base_url);
+    const agent = await anAgent(ask);
+    const body = { agent: agent.id, instructions: "Say that you are there.", on_idle: "complete" };
+    const { id } = await must(ask("POST", "/api/v1/agent_sessions", body), 201);
+    const ended = await until("it has ended", () => endOf(ask, id));
+    expect([ended.status, ended.error, ended.result]).toEqual(["completed", null, { output: "Here I am." }]);
+    const [asked, ...more] = provider.seen;
+    expect([asked!.path, asked!.headers.authorization, asked!.body.model, more]).toEqual([
+      ...["/v1/chat/completions", "Bearer a-key-of-mine", "small", []],
+    ]);
+    await stop(started);
+    provider.close();
+  });
+
+  it("ends a session as it should that kill -9 has met in the middle of a tool's call", async () => {
+    const endpoint = await anEndpoint();
+    const env = { AGENTRY_ALLOW_LOOPBACK: "1" };
+    const killed = await start(env);
+    const { base_url, secret_key } = await credentials();
+    const ask = caller(bearer(secret_key), base_url);
+    const sessions = new Map<string, string>();
+    for (const effect of ["idempotent", "once"]) {
+      const agent = await anAgent(ask, { model: "scripted/script" });
+      const raw_content = JSON.stringify({ method: "POST", url: `${endpoint.url}/hold/${effect}` });
+      const config = { kind: "HttpTool", mime_type: "application/json", raw_content, lookup_key: `order-${effect}` };
+      await must(ask("POST", "/api/v1/config", config), 201);
+      const tool = {
+        kind: "custom",
+        status: "active",
+        name: "order",
+        description: "Orders it",
+        handler_type: "http",
+        effect,
+      };
+      const at = `/api/v1/agents/${agent.id}/agent_tools`;
+      await must(ask("POST", at, { ...tool, config: config.lookup_key, parameters: { type: "object" } }), 200);
+      const rules: Rule[] = [{ role: "tool", text: "Done." }, { tool_calls: [{ name: "order", arguments: {} }] }];
+      const body = { agent: agent.id, instructions: instructionsOf(...rules), on_idle: "complete" };
+      sessions.set(effect, (await must(ask("POST", "/api/v1/agent_sessions", body), 201)).id);
+    }
+    await until("both call", () => (endpoint.held() === 2 ? true : null));
+    await stop(killed, "SIGKILL");
+    const started = await start(env);
+    const letGo = setInterval(() => endpoint.letGo(), 100);
+
+    const again = await until("one ends by itself", () => endOf(ask, sessions.get("idempotent")!));
+    expect([again.status, again.result]).toEqual(["completed", { output: "Done." }]);
+    const waiting = `/api/v1/tool_calls?outcome[]=unknown`;
+    const [unknown] = await until("the other waits", async () => {
+      const { data } = await must(ask("GET", waiting), 200);
+      return data.length ? data : null;
+    });
+    expect([unknown.session, unknown.outcome]).toEqual([sessions.get("once"), "unknown"]);
+    const at = `/api/v1/agent_sessions/${sessions.get("once")}/tool_calls/${unknown.id}/resolve`;
+    await must(ask("POST", at, { outcome: "give_up" }), 200);
+    expect((await until("that ends, too", () => endOf(ask, sessions.get("once")!))).status).toBe("completed");
+    const keys = (effect: string) => endpoint.asked.filter(({ id }) => id === effect).map(({ key }) => key);
+    expect([keys("once").length, keys("idempotent").length, new Set(keys("idempotent")).size]).toEqual([1, 2, 1]);
+    clearInterval(letGo);
+    await stop(started);
+    endpoint.close();
   });
 
   it("keeps the data, the keys and live tokens over a second start, also on another port", async () => {

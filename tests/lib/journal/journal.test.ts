@@ -1,27 +1,10 @@
-import { DatabaseSync } from "node:sqlite";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Journal, type Sql } from "../../../lib/journal/journal.ts";
+import { Journal } from "../../../lib/journal/journal.ts";
+import { aStore } from "./store.ts";
 
 type Event = { type: string; text?: string; n?: number; any?: unknown };
 
-/** SQLite as an object has it; `longest` is the longest value that was written, in bytes. */
-function aStore() {
-  const database = new DatabaseSync(":memory:");
-  const store = { longest: 0, sql: {} as Sql };
-  store.sql.exec = (query, ...values) => {
-    for (const value of values) {
-      if (typeof value === "string") store.longest = Math.max(store.longest, Buffer.byteLength(value));
-    }
-    if (!values.length && /^\s*create/.test(query)) {
-      database.exec(query);
-      return { toArray: () => [] };
-    }
-    const rows = database.prepare(query).all(...values);
-    return { toArray: () => rows as never };
-  };
-  return store;
-}
 const aJournal = () => new Journal<Event>(aStore().sql);
 const AT = Date.parse("2026-01-02T03:04:05Z");
 

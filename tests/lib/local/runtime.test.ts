@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { exportJWK, generateKeyPair } from "jose";
 import { expect, it } from "vitest";
-import { MODEL_VARIABLES, modelsOf } from "../../../lib/env.ts";
+import { MODEL_VARIABLES, modelsOf, TELEMETRY_VARIABLES, telemetryOf } from "../../../lib/env.ts";
 import { ROOT, readGroups } from "../../../lib/local/groups.ts";
 import { bundling, makeDocument, startRuntime } from "../../../lib/local/runtime.ts";
 
@@ -14,6 +14,7 @@ async function signs(main: string): Promise<boolean> {
     bundle: true,
     write: false,
     format: "esm",
+    external: ["cloudflare:*"],
     logLevel: "error",
   });
   return /\bfunction signToken\d*\(/.test(outputFiles[0]!.text);
@@ -38,15 +39,19 @@ it("keeps each Worker small", { timeout: 60_000 }, async () => {
   expect(sizes.filter(({ group, size }) => size > (MOST[group] ?? MOST_OF_OTHERS))).toEqual([]);
 });
 
-it("gives the keys of models to those Workers that ask them, and to no other", { timeout: 60_000 }, async () => {
+it("gives the keys of models, and of telemetry, to those Workers that use them, and to no other", {
+  timeout: 60_000,
+}, async () => {
   const groups = (await readGroups()).map(([group]) => group);
   const secrets = { ISSUERS: "http://agentry.test", DATABASE_URL: "", JWKS: "", PUBLIC_JWKS: "", ROOT_SECRETS: "" };
   const models = Object.fromEntries(MODEL_VARIABLES.map((name) => [name, `a value of ${name}`]));
-  const runtime = await startRuntime({ port: 0, secrets, models, groups });
+  const telemetry = Object.fromEntries(TELEMETRY_VARIABLES.map((name) => [name, `a value of ${name}`]));
+  const runtime = await startRuntime({ port: 0, secrets, models, telemetry, groups });
   try {
     for (const group of groups) {
-      const given = modelsOf((await runtime.bindings(group)) as never);
-      expect([group, given]).toEqual([group, ["ai", "objects", "all"].includes(group) ? models : {}]);
+      const bindings = (await runtime.bindings(group)) as never;
+      expect([group, modelsOf(bindings)]).toEqual([group, ["ai", "objects", "all"].includes(group) ? models : {}]);
+      expect([group, telemetryOf(bindings)]).toEqual([group, ["objects", "all"].includes(group) ? telemetry : {}]);
     }
   } finally {
     await runtime.close();

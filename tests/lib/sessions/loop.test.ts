@@ -185,8 +185,11 @@ describe("what comes next", () => {
   it("is the turn in which the result of an async tool joins", () => {
     const accepted = [...turn(1, "a1"), called("a1", "read", { async: true })];
     const flight = new Set(["a1"]);
-    expect(nextOf(accepted, { on_idle: "complete" }, flight)).toMatchObject({ do: "wait" });
-    expect(nextOf([...accepted, done("a1")])).toMatchObject({ do: "call_model", turn: 2 });
+    // The model is told at once that it was accepted; what it gives is the next turn's.
+    expect(nextOf(accepted, {}, flight)).toMatchObject({ do: "call_model", turn: 2 });
+    const idle = [...accepted, started(2, 0), says("Text")];
+    expect(nextOf(idle, { on_idle: "complete" }, flight)).toMatchObject({ do: "wait" });
+    expect(nextOf([...idle, done("a1")])).toMatchObject({ do: "call_model", turn: 3 });
     const meanwhile = [...accepted, message, started(2, 4), done("a1"), says("Text")];
     expect(nextOf(meanwhile)).toMatchObject({ do: "call_model", turn: 3 });
     expect(nextOf([...meanwhile, started(3, 4), says("Text")])).toMatchObject({ do: "wait" });
