@@ -99,6 +99,11 @@ async function givesWhatIsOwn(operation: Operation, { places, live, changes }: S
       .filter((change) => strangers.some((place) => touches(change, place)));
     expect(theirs, who).toEqual([]);
   }
+  // What was set going writes down how it went on, after it was answered.
+  while (operation.path.startsWith("/api/v1/agent_sessions")) {
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    if (!(await changes()).length) return;
+  }
 }
 
 export function whatAnAccessListHides(the: () => Stage) {
