@@ -139,6 +139,7 @@ async function seed() {
   const carried = (org: string, text: string, agent: string) => {
     const config = newId("config");
     const installation = newId("agent_installation");
+    const session = newId("agent_session");
     const on = (kind: StoredKind, columns: Record<string, string>) => `
       insert into data.${kinds[kind].table} (${["app_id", "sandbox_id", "org_id", "id", "agent_id", ...Object.keys(columns)]})
         values (${[app.id, "-", org, columns.id ?? newId(kind), agent, ...Object.values(columns)].map(quote)});`;
@@ -155,6 +156,8 @@ async function seed() {
       ${on("agent_routine", { name: text, handler_type: "preset", preset_name: text })}
       ${on("agent_routine_run", { payload: JSON.stringify({ message: text }) })}
       ${on("agent_schedule", { instructions: text, schedule_type: "recurring", cron_expression: "x", timezone: "x", status: "cancelled" })}
+      ${on("agent_session", { id: session, trajectory_id: newId("trajectory"), instructions: text, max_turns: "1", max_tokens: "1", max_runs_per_turn: "1", start_idle: "false", on_idle: "wait" })}
+      ${on("tool_call", { session_id: session, name: text, turn: "1", arguments: "{}", arguments_hash: "x", outcome: "unknown", attempts: "1", sequence: "1", requested_at: "now" })}
       ${on("agent_skill", { config_id: config, instruction: text })}
       ${on("agent_tool", { kind: "builtin", name: text })}
       ${on("installation_source", { installation_id: installation, type: text })}
@@ -286,6 +289,10 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       call("enter_refresh", app.id, "-", app.victim, families.revoked),
       call("enter_object", app.id, "-", app.victim, forged),
       call("enter_object", app.id, "-", app.victim, ofMine),
+      call("claim_behind", ofMine, "100"),
+      call("claim_erasures", ofMine, "100"),
+      call("erased", ofMine, "{1}"),
+      call("watch", "[]"),
     ]) {
       for (const before of [[], [ownToken()], [ownApp()]]) {
         const answers = await holds(attacker, [...before, door]);

@@ -162,6 +162,8 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
     () => asUser("POST", `/api/v1/agent_routines/${made.routine}/invoke`, { message: "Go.", idempotency_key: "a" }),
   ],
   ["list the runs of a routine", () => asUser("GET", `/api/v1/agent_routines/${made.routine}/runs`)],
+  ["list sessions", () => asUser("GET", `/api/v1/agent_sessions?agent[]=${made.agent}`)],
+  ["list tool calls", () => asUser("GET", "/api/v1/tool_calls?outcome[]=unknown")],
   ["list the runs of an agent", () => asUser("GET", `/api/v1/agent_routine_runs?agent[]=${made.agent}`)],
   [
     "create a schedule",

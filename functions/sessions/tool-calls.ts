@@ -58,8 +58,8 @@ calls.post(
   async (c) => {
     const { agent_session, tool_call } = c.req.param();
     const decision = { ...c.req.valid("json"), approved: true, by: senderOf(c.var.credential) };
-    const call = parseId("tool_call", tool_call);
     const row = await writableSession(c.var.db, idOf(agent_session));
+    const call = parseId("tool_call", tool_call);
     return c.var.answer(toSession(row, await changed(sessionOf(c.env, row).decide(row, call, decision))));
   },
 );
@@ -73,8 +73,8 @@ calls.post(
   async (c) => {
     const { agent_session, tool_call } = c.req.param();
     const decision = { ...c.req.valid("json"), approved: false, by: senderOf(c.var.credential) };
-    const call = parseId("tool_call", tool_call);
     const row = await writableSession(c.var.db, idOf(agent_session));
+    const call = parseId("tool_call", tool_call);
     return c.var.answer(toSession(row, await changed(sessionOf(c.env, row).decide(row, call, decision))));
   },
 );
@@ -89,8 +89,8 @@ calls.post(
   async (c) => {
     const { agent_session, tool_call } = c.req.param();
     const resolution = { ...(c.req.valid("json") as Resolution), by: senderOf(c.var.credential) };
-    const call = parseId("tool_call", tool_call);
     const row = await writableSession(c.var.db, idOf(agent_session));
+    const call = parseId("tool_call", tool_call);
     return c.var.answer(toSession(row, await changed(sessionOf(c.env, row).resolve(row, call, resolution))));
   },
 );

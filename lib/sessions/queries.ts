@@ -3,7 +3,7 @@ import { createChild, listChildrenOf, reachChild, readable, telling } from "../a
 import { passes } from "../auth/acl.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { noSuch, notFound, unprocessable } from "../errors.ts";
+import { ApiError, noSuch, notFound, unprocessable } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import type { SessionRow } from "./remote.ts";
@@ -25,7 +25,7 @@ export const listSessions = (
     },
   });
 
-/** Records a session of the agent that the body names: pending, until its object takes it up. 422 on another's user. */
+/** Records a session, pending, until its object takes it up. 422 on an agent that isn't there, and on another's user. */
 export function createSession(
   db: TenantDb,
   id: Id<"agent_session">,
@@ -40,7 +40,10 @@ export function createSession(
     trajectory_id: newId("trajectory"),
     result_schema: result_schema ? JSON.stringify(result_schema) : null,
     metadata: JSON.stringify(metadata ?? {}),
-  } as never);
+  } as never).catch((error) => {
+    // The agent is named by the body here, not by the address.
+    throw error instanceof ApiError && error.status === 404 ? noSuch("agent") : error;
+  });
 }
 
 /** One that has ended is not there; that it is of the agent's org, the foreign key asks. */

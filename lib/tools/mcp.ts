@@ -1,5 +1,5 @@
 /** A server of the Model Context Protocol, over streamable HTTP: its tools as a session offers them, and calls of them. */
-import type { Client } from "@modelcontextprotocol/client";
+import type { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { checkSchema, validateAgainst } from "../configs/json-schema.ts";
 import type { Effect } from "../db/schema.ts";
 import type { Egress } from "../http/egress.ts";
@@ -83,7 +83,8 @@ export class McpServer {
     } catch (error) {
       signal.throwIfAborted();
       const { ProtocolError, SdkHttpError } = await import("@modelcontextprotocol/client");
-      if (ProtocolError.isInstance(error)) return { error: `The server refused the call: ${brief(error)}` };
+      if (ProtocolError.isInstance(error) && error.code !== LOST)
+        return { error: `The server refused the call: ${brief(error)}` };
       this.#drop();
       const status = SdkHttpError.isInstance(error) ? error.status : null;
       // Its session with us is over: a fresh one is all that it takes.
@@ -129,9 +130,28 @@ export class McpServer {
         reconnectionDelayGrowFactor: 2,
       },
     });
+    endLost(way);
     await client.connect(way, { signal, timeout: MCP_LIMITS.list_ms });
     return client;
   }
+}
+
+/** The code of an error that no server has sent. */
+const LOST = -32_099;
+
+/** Ends requests whose stream has ended without their answer: the client itself would wait for its time to be over. */
+function endLost(way: StreamableHTTPClientTransport) {
+  const send = way.send.bind(way);
+  way.send = (message, options) => {
+    const error = { code: LOST, message: "the connection was lost" };
+    const onRequestStreamEnd = () => {
+      for (const one of [message].flat()) {
+        // One that was answered is not waited for any more, and so isn't ended.
+        if ("id" in one && one.id !== undefined) way.onmessage?.({ jsonrpc: "2.0", id: one.id, error });
+      }
+    };
+    return send(message, { ...options, onRequestStreamEnd });
+  };
 }
 
 /** What the client sends by: the guard, one origin, the secret, and a bound on what comes back. */

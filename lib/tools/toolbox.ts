@@ -53,7 +53,10 @@ export async function pinAgent(db: TenantDb, id: Id<"agent">): Promise<PinnedAge
       .select([
         version(sql`agent_tools.config_id`).as("version"),
         newest(sql`agent_tools.parameters_config_id`, MAX_SAID).as("said"),
-        newest(sql`case when effect is null and handler_type = 'http' then config_id end`, MAX_SAID).as("request"),
+        newest(
+          sql`case when agent_tools.effect is null and agent_tools.handler_type = 'http' then agent_tools.config_id end`,
+          MAX_SAID,
+        ).as("request"),
       ])
       .where("agent_id", "=", id)
       .where("status", "=", "active")

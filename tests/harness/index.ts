@@ -35,13 +35,15 @@ export async function textOf(response: Response): Promise<string> {
   if (response.headers.get("Content-Type") !== "text/event-stream") return response.text();
   const reader = response.body!.pipeThrough(new TextDecoderStream() as never).getReader();
   let text = "";
-  while (!FOLLOWED.test(text)) {
+  for (;;) {
     const { done, value } = await reader.read();
     if (done) return text;
     text += value;
+    const [first] = text.match(FOLLOWED) ?? [];
+    if (first === undefined) continue;
+    await reader.cancel();
+    return first;
   }
-  await reader.cancel();
-  return text;
 }
 
 export const bearer = (credential: string) => ({ Authorization: `Bearer ${credential}` });

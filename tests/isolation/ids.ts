@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { type Answer, bearer, caller, must, unique } from "../harness/index.ts";
-import { touches } from "./changes.ts";
+import { type Change, touches } from "./changes.ts";
 import {
   ABSENT,
   addressOf,
@@ -94,11 +94,23 @@ async function givesWhatIsOwn(operation: Operation, { places, live, changes }: S
     const { credential, strangers, home, who } = one;
     // Its record is what a production key may change of an app; what else lives in the app's sandboxes, it may not.
     const keeps = credential.kind === "key" && home.sandbox === null;
-    const theirs = (await changes())
+    const theirs = (await changesBy(operation, changes))
       .filter(({ table }) => !(keeps && table === "apps"))
       .filter((change) => strangers.some((place) => touches(change, place)));
     expect(theirs, who).toEqual([]);
   }
+}
+
+/** What an operation changed, with what a session that it has set going wrote down after the answer. */
+async function changesBy({ path }: Operation, changes: Stage["changes"]): Promise<Change[]> {
+  const all = await changes();
+  while (path.startsWith("/api/v1/agent_sessions")) {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const more = await changes();
+    if (!more.length) break;
+    all.push(...more);
+  }
+  return all;
 }
 
 export function whatAnAccessListHides(the: () => Stage) {

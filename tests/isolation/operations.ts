@@ -2,6 +2,7 @@
  * What the isolation tests know of each route: a maker for every parameter of an address and a sample for every body.
  * A new route asks for one by failing; `PUBLIC` may only get shorter.
  */
+import { createHash } from "node:crypto";
 import { newId } from "../../lib/ids.ts";
 import { type Kind, kinds } from "../../lib/kinds.ts";
 import { aSecret } from "../harness/canary.ts";
@@ -35,6 +36,12 @@ export const WITHOUT_PROVIDER = [
   "POST /api/v1/agent_computers/{computer}/refresh",
   "POST /api/v1/agent_computers/{computer}/exec",
 ];
+
+/** What a fresh row of the walk is not ready for: the status, by a row that is there. */
+const NOT_READY: Record<string, number> = {
+  "DELETE /api/v1/agent_sessions/{agent_session}": 422,
+  "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": 409,
+};
 
 /** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
 export const NAMED_WITH_OWNER = [
@@ -140,6 +147,48 @@ const aRun: Maker = {
   },
 };
 
+/** Asks for a tool twice, and says something when it has been answered. */
+const asksTwice = (word: string) => `${word}
+
+\`\`\`script
+${JSON.stringify([
+  { role: "user", tool_calls: [1, 2].map(() => ({ name: "look", arguments: {} })) },
+  { role: "tool", text: word },
+])}
+\`\`\``;
+const NO_ARGUMENTS = createHash("sha256").update("{}").digest("hex");
+
+/** What is found in the place's database sooner or later. */
+async function found(place: Place, statement: string, id: string): Promise<string> {
+  for (let tries = 0; tries < 500; tries++) {
+    const [row] = (await place.sql(statement, [id])) as { id: string }[];
+    if (row) return row.id;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`${statement} finds nothing for ${id}`);
+}
+const WAITS = "select id from data.tool_calls where session_id = $1 and outcome = 'awaiting_approval'";
+const HISTORY = "select trajectory_id as id from data.agent_sessions where id = $1";
+const ofSession = (kind: Kind, statement: string): Maker => ({
+  kind,
+  make: async (place, made) => found(place, statement, await parent("agent_sessions/{agent_session}", place, made)),
+});
+
+/** One that waits for a person to approve a call, and does nothing until then: all there is to tell has been told. */
+const aSession: Maker = {
+  kind: "agent_session",
+  make: async (place) => {
+    const { asDeveloper, org, word, script } = place;
+    const { id: agent } = await post(asDeveloper, "/api/v1/agents", { name: word, org, model: "scripted/script" }, 200);
+    const tool = { kind: "custom", status: "active", name: "look", description: word, handler_type: "script" };
+    const asked = { ...tool, config: script, parameters: { type: "object" }, approval: "required" };
+    await post(asDeveloper, `/api/v1/agents/${agent}/agent_tools`, asked, 200);
+    const { id } = await post(asDeveloper, "/api/v1/agent_sessions", { agent, instructions: asksTwice(word) });
+    await found(place, WAITS, id);
+    return found(place, "select id from data.agent_sessions where id = $1 and status = 'waiting'", id);
+  },
+};
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -205,6 +254,9 @@ export const makers: Record<string, Maker> = {
   "agent_working_memory/{entry}": byNoRoute("working_memory_entry", aMemory),
   "agent_health_actions/{health_action}": byNoRoute("agent_health_action", aHealthAction),
   "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
+  "agent_sessions/{agent_session}": aSession,
+  "tool_calls/{tool_call}": ofSession("tool_call", WAITS),
+  "trajectories/{trajectory}": ofSession("trajectory", HISTORY),
   "agent_skills/{agent_skill}": {
     kind: "agent_skill",
     make: async (place, made) => {
@@ -289,6 +341,16 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/agent_installations/{installation}/suspend": ({ word }) => ({ reason: word }),
   "POST /api/v1/agent_installations/{installation}/installation_sources": aSource,
   "PATCH /api/v1/agents/{agent}/agent_working_memory/{entry}": ({ word }) => ({ value: word }),
+  "POST /api/v1/agent_sessions": ({ rows, word }) => ({
+    ...{ agent: rows["agents/{agent}"], instructions: word, start_idle: true },
+  }),
+  "PATCH /api/v1/agent_sessions/{agent_session}": ({ word }) => ({ metadata: { about: word } }),
+  "POST /api/v1/agent_sessions/{agent_session}/message": ({ word }) => ({ content: word }),
+  "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/approve": ({ word }) => ({
+    ...{ arguments_hash: NO_ARGUMENTS, note: word },
+  }),
+  "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny": () => ({ arguments_hash: NO_ARGUMENTS }),
+  "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": () => ({ outcome: "retry" }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
@@ -388,7 +450,8 @@ async function readOperations(): Promise<Operation[]> {
         keyed: (described.parameters ?? []).some(({ name }) => name === "Idempotency-Key"),
         success: WITHOUT_PROVIDER.includes(`${method} ${template}`)
           ? 422
-          : Number(Object.keys(described.responses).find((status) => status.startsWith("2"))),
+          : (NOT_READY[`${method} ${template}`] ??
+            Number(Object.keys(described.responses).find((status) => status.startsWith("2")))),
       };
     }),
   );

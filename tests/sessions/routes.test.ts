@@ -125,7 +125,7 @@ describe("POST /api/v1/agent_sessions", () => {
     expect(code(await begin())).toEqual([403, "forbidden"]);
     const admins = { principal_type: "org_role", principal: "admin", actions: ["write"] };
     await must(call("PATCH", `/api/v1/agents/${agent.id}`, { acl: { grants: [admins] } }), 200);
-    expect(code(await begin())).toEqual([404, "not_found"]);
+    expect(faults(await begin())).toEqual([422, ["agent"]]);
   });
 });
 

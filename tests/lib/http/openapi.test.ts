@@ -70,6 +70,10 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /api/v1/ai/image/edits",
     "POST /api/v1/ai/embedding/similarity_comparison",
     "POST /api/v1/ai/evaluation/evaluations",
+    // Decided once: again, it is a 409.
+    "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/approve",
+    "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny",
+    "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve",
   ]);
   expect(operations.filter(([name, of]) => !name.startsWith("POST ") && promising(of))).toEqual([]);
   expect(Object.keys(operationOf("POST /api/v1/agents").responses)).toContain("404");

@@ -132,7 +132,7 @@ describe("a script in the manner of those published", () => {
   it("runs as a routine", async () => {
     const calls: OutboundCall[] = [];
     const world = aWorld((call) => {
-      calls.push(call);
+      calls.push({ name: call.name, args: call.args });
       return { ok: call.name === "threads.get" ? { id: "thr_1", key: "tickets" } : null };
     });
     const note = { agent: "agi_1", metadata: { ticket: "t1" }, text: "to: all --- All well. [topic: calm ]" };
