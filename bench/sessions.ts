@@ -130,7 +130,10 @@ let f = array.map(e, fn(x) { x * x })\nlet g = array.length(f)\nlet h = string.u
   const sessionOf = (ask: Ask, agent: string, fields: object = {}) =>
     ask("POST", "/api/v1/agent_sessions", { agent, instructions: "Say yes.", max_tokens: 10_000_000, ...fields });
   const is = async (ask: Ask, id: string, status: string) => {
-    while ((await ask("GET", `/api/v1/agent_sessions/${id}`)).status !== status) await pause(20);
+    for (let i = 0; (await ask("GET", `/api/v1/agent_sessions/${id}`)).status !== status; i++) {
+      if (i > 1_000) throw new Error(`${id} doesn't come to be ${status}`);
+      await pause(20);
+    }
   };
 
   await postIntoInboxes();

@@ -11,6 +11,7 @@ import { parseKey } from "../lib/auth/keys.ts";
 import { type AccessToken, signToken } from "../lib/auth/tokens.ts";
 import { NONE } from "../lib/db/schema.ts";
 import type { Id } from "../lib/ids.ts";
+import { keepDoorKeys } from "../lib/local/door-keys.ts";
 import type { Database } from "../lib/local/neon.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
 import type { Runtime, RuntimeOptions, Secrets } from "../lib/local/runtime.ts";
@@ -234,6 +235,8 @@ export async function startProduct(
   const endpoint = await serveNeon(counted, { password, roles: ["agentry_api", name] });
   cleanup.add(() => endpoint.close());
   const secrets = await newSecrets();
+  // Objects come by a door of their own, which an older commit may not have.
+  if (root === HERE) await keepDoorKeys(database, secrets.ROOT_SECRETS);
   const bare = await serveSizes(cleanup);
   const urlOf = (role: string) => (role === "bare" ? bare : endpoint.url(role === "floor" ? name : role));
   const as = (role: string): Secrets => ({ ...secrets, DATABASE_URL: urlOf(role) });
