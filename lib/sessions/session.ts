@@ -629,6 +629,12 @@ export class Session {
       case "tool.failed":
         this.#note(frame.call, { completed_at: frame.at, error: frame.error });
         break;
+      case "tool.resolved": {
+        // What was open of its script is made anew: somebody has said so.
+        const outbound = this.#calls.get(frame.call)?.outbound;
+        for (const { n, answer } of outbound?.values() ?? []) if (answer === null) outbound?.delete(n);
+        break;
+      }
       case "tool.outbound": {
         const { n, name, hash, answer, at } = frame;
         this.#calls.get(frame.call)?.outbound.set(n, { n, name, hash, answer: answer as Outbound["answer"], at });
