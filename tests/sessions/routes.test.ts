@@ -288,6 +288,45 @@ describe("tool calls", () => {
     expect(await list(member)).toEqual([]);
   });
 
+  it("that wait for a person go on when the arguments that were looked at are approved, once, and those alone", async () => {
+    const { aSession, call, agent, is, owners, acme } = await start();
+    const script = { kind: "Script", mime_type: "text/plain", raw_content: "1 + 1" };
+    const { id: config } = await must(call("POST", "/api/v1/config", script), 201);
+    const tool = {
+      kind: "custom",
+      status: "active",
+      name: "look",
+      description: "Looks",
+      handler_type: "script",
+      config,
+    };
+    const asked = { ...tool, parameters: { type: "object" }, approval: "required" };
+    await must(call("POST", `/api/v1/agents/${agent.id}/agent_tools`, asked), 200);
+    const rules: Rule[] = [
+      { role: "user", tool_calls: [{ name: "look", arguments: {} }] },
+      { role: "tool", text: "Done." },
+    ];
+    const { id } = await aSession({ instructions: instructionsOf(...rules), on_idle: "complete" });
+    const [waits] = await until("it waits for a person", async () => {
+      const { data } = await must(call("GET", "/api/v1/tool_calls?outcome[]=awaiting_approval"), 200);
+      return data.length ? data : null;
+    });
+    expect(waits).toMatchObject({ session: id, name: "look", effect: null, attempts: 0, started_at: null });
+    const approve = (arguments_hash: string) =>
+      call("POST", at(id, `/tool_calls/${waits.id}/approve`), { arguments_hash, note: "Fine." });
+    expect(code(await approve("another"))).toEqual([409, "arguments_differ"]);
+    expect((await must(approve(waits.arguments_hash), 200)).id).toBe(id);
+    expect((await approve(waits.arguments_hash)).status).toBe(409);
+    await is(id, "completed");
+    await told(id, "completed");
+    const { data } = await must(call("GET", at(id, "/tool_calls")), 200);
+    expect(data).toMatchObject([{ id: waits.id, outcome: "succeeded", attempts: 1 }]);
+    const { frames } = await must(call("GET", at(id, "/export")), 200);
+    expect(frames.find(({ type }: any) => type === "approval.decided")).toMatchObject({
+      ...{ approved: true, note: "Fine.", by: { type: "user", id: owners[acme] } },
+    });
+  });
+
   it("that are unknown to the session are 404, whoever made them up", async () => {
     const { aSession, call } = await start();
     const { id } = await aSession({ start_idle: true });
