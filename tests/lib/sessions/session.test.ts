@@ -73,13 +73,15 @@ describe("a session", () => {
   it("takes a message under one key once, and refuses another under it", async () => {
     const stage = aStage({ row: { start_idle: true }, rules: [{ text: "Ok." }] });
     const { session } = await ran(stage);
-    const key = { subject: "usr", key: "k", fingerprint: "f" };
+    const key = { subject: "usr", key: "k", fingerprints: ["f"] };
     const first = session.message(says("a", { key }), stage.keys) as never as { inbox: { id: string }[] };
     await session.run();
     const again = session.message(says("a", { key }), stage.keys) as never as { inbox: { id: string }[] };
     expect(again.inbox).toEqual(first.inbox);
+    // A new root secret stands before the one that it was kept under.
+    expect(session.message(says("a", { key: { ...key, fingerprints: ["h", "f"] } }), stage.keys)).toMatchObject(first);
     expect(of(stage.frames(), "message.received")).toHaveLength(1);
-    expect(session.message(says("b", { key: { ...key, fingerprint: "g" } }), stage.keys)).toMatchObject({
+    expect(session.message(says("b", { key: { ...key, fingerprints: ["g"] } }), stage.keys)).toMatchObject({
       refused: { status: 422 },
     });
   });
