@@ -174,7 +174,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       told: (frames) => this.#told(frames),
       runAt: (instant) => {
         this.due("run", instant);
-        if (instant > Date.now() + LOOK_MS) this.#owe("session", this.#facts(instant + LOOK_MS));
+        // Should its alarm be lost, the sweep finds it a little later.
+        if (instant > Date.now()) this.#owe("session", this.#facts(instant + LOOK_MS));
       },
       runCall: (call) => this.due(`call ${call}`, Date.now()),
     };

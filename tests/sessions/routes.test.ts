@@ -1,7 +1,10 @@
 import { PlatformClient } from "@archastro/sdk";
 import { describe, expect, it } from "vitest";
 import { newId } from "../../lib/ids.ts";
-import { type Answer, anAgent, anApp, type Call, must, sql, system, together } from "../harness/index.ts";
+import { Journal } from "../../lib/journal/journal.ts";
+import { replay, type Tape } from "../../lib/sessions/tape.ts";
+import { type Answer, anAgent, anApp, type Call, must, sql, system, together, unique } from "../harness/index.ts";
+import { aStore } from "../lib/journal/store.ts";
 import { instructionsOf, type Rule, until } from "./stage.ts";
 
 const at = (id: string, rest = "") => `/api/v1/agent_sessions/${id}${rest}`;
@@ -367,6 +370,35 @@ describe("the tape and the trajectory", () => {
     ]);
     const contents = await must(call("GET", `/api/v1/trajectories/${session.trajectory}/contents`), 200);
     expect(contents).toEqual({ id: session.trajectory, session: id, frames: tape.frames });
+  });
+
+  it("is run again without any way out, as it was exported", async () => {
+    const { aSession, call, agent } = await start();
+    const secret = `hush-${newId("agent")}`;
+    await must(call("POST", `/api/v1/agents/${agent.id}/agent_env_vars`, { key: "TOKEN", value: secret }), 200);
+    const source =
+      "let body = unwrap(requests.get($.url)).body\n{ body: body, at: datetime.now(), dice: math.random(), told: env.TOKEN }";
+    const script = { kind: "Script", lookup_key: unique("look"), mime_type: "text/plain", raw_content: source };
+    const { id: config } = await must(call("POST", "/api/v1/config", script), 201);
+    await must(
+      call("POST", `/api/v1/agents/${agent.id}/agent_tools`, {
+        ...{ kind: "custom", status: "active", name: "look", description: "Looks", handler_type: "script", config },
+        parameters: { type: "object", properties: { url: { type: "string" } } },
+      }),
+      200,
+    );
+    const { id } = await aSession({
+      on_idle: "complete",
+      instructions: instructionsOf(
+        { role: "tool", text: "I have looked." },
+        { text: `With ${secret}.`, tool_calls: [{ name: "look", arguments: { url: "https://1.1.1.1.example/" } }] },
+      ),
+    });
+    await told(id, "completed");
+    const tape = (await must(call("GET", at(id, "/export")), 200)) as Tape;
+    expect(tape.frames.map(({ type }) => type)).toContain("tool.outbound");
+    const session = await replay(tape, new Journal(aStore().sql));
+    expect(session.view()).toMatchObject({ status: "completed", result: { output: "I have looked." } });
   });
 
   it("aren't there while a session is pending, and not for other orgs", async () => {
