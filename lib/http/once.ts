@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { base64url } from "jose";
-import { mac, verifyMac } from "../auth/secrets.ts";
+import { mac, rootsOf, verifyMac } from "../auth/secrets.ts";
 import { refusal } from "../db/errors.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -53,8 +53,11 @@ export const onceBegun = () =>
     ),
   );
 
-/** A key as it is kept elsewhere: what it made is known there. */
-export type KeptKey = { subject: string; key: string; fingerprint: string };
+/**
+ * A key as it is kept elsewhere: what it made is known there. A MAC of the request under each root secret, the newest
+ * first: to be kept by that one, and known by any, so that a rotation makes no other request of it.
+ */
+export type KeptKey = { subject: string; key: string; fingerprints: string[] };
 
 /** Promises the same of a route whose key is kept by whoever keeps what it makes. `c.var.readKey`: null, if none was sent. */
 export const onceKept = (description: string) =>
@@ -63,8 +66,9 @@ export const onceKept = (description: string) =>
       c.set("readKey", async () => {
         const key = await readKey(c as Context as Context<Viewed>);
         if (!key) return null;
-        const { fingerprint, ...held } = await kept(key);
-        return { ...held, fingerprint: base64url.encode(fingerprint) };
+        const { asked, roots, ...held } = key;
+        const macs = await Promise.all(rootsOf(roots).map((root) => mac(root, asked, "once")));
+        return { ...held, fingerprints: macs.map((tag) => base64url.encode(tag)) };
       });
       await next();
     }),

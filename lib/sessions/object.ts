@@ -2,7 +2,7 @@
  * A session's own object: the only writer of its journal. It owns the session at work, lends it the hands that reach the
  * database, models and tools, and sees to it that Postgres hears of what happened.
  */
-import type { OrgStatus, SessionStatus } from "../db/schema.ts";
+import { type OrgStatus, real, type SessionStatus } from "../db/schema.ts";
 import { type Bindings, modelsOf } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
 import { type Id, newId } from "../ids.ts";
@@ -151,7 +151,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const toolbox = (pinned: NonNullable<Session["pinned"]>["agent"]) => {
       this.#toolbox ??= new Toolbox(pinned, {
         ...{ db, env, user, secrets: () => this.#secrets ?? {} },
-        place: { app: this.place.app_id, org: this.place.org_id },
+        place: { app: this.place.app_id, org: real(this.place.org_id) },
       });
       return this.#toolbox;
     };
@@ -174,7 +174,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       told: (frames) => this.#told(frames),
       runAt: (instant) => {
         this.due("run", instant);
-        if (instant > Date.now() + LOOK_MS) this.#owe("session", this.#facts(instant + LOOK_MS));
+        // Should its alarm be lost, the sweep finds it a little later.
+        if (instant > Date.now()) this.#owe("session", this.#facts(instant + LOOK_MS));
       },
       runCall: (call) => this.due(`call ${call}`, Date.now()),
     };

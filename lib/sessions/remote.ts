@@ -25,7 +25,7 @@ export type NewMessage = {
   sender: Sender;
   on_busy: "enqueue" | "interrupt" | "reject";
   /** Under which it is one message, however often it is sent: whose key, the key, and a MAC of the request. */
-  key: { subject: string; key: string; fingerprint: string } | null;
+  key: { subject: string; key: string; fingerprints: string[] } | null;
 };
 
 /** Why the object won't: a refusal of the wire, its status and its code. */

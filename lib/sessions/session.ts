@@ -167,7 +167,7 @@ export class Session {
   message({ role, content, metadata, sender, on_busy, key }: NewMessage, keys: MessageKeys): SessionView | Refused {
     const known = key && keys.find(key.subject, key.key);
     if (known) {
-      if (known.fingerprint !== key.fingerprint) {
+      if (!key.fingerprints.includes(known.fingerprint)) {
         return refused(422, "idempotency_key_reused", "The Idempotency-Key was already used for another request.");
       }
       return this.view(known.message);
@@ -190,7 +190,10 @@ export class Session {
       ...{ sender_id: sender.id, sender_type: sender.type, sent_at: new Date(now).toISOString() },
     };
     this.#append({ type: "message.received", message, on_busy });
-    if (key) keys.keep({ ...key, message, at: now }, now - KEY_MS);
+    if (key) {
+      const { subject, fingerprints } = key;
+      keys.keep({ subject, key: key.key, fingerprint: fingerprints[0]!, message, at: now }, now - KEY_MS);
+    }
     if (on_busy === "interrupt") this.#model?.abort(new Interrupted());
     this.#hands.runAt(now);
     return this.view(message);
@@ -629,6 +632,12 @@ export class Session {
       case "tool.failed":
         this.#note(frame.call, { completed_at: frame.at, error: frame.error });
         break;
+      case "tool.resolved": {
+        // What was open of its script is made anew: somebody has said so.
+        const outbound = this.#calls.get(frame.call)?.outbound;
+        for (const { n, answer } of outbound?.values() ?? []) if (answer === null) outbound?.delete(n);
+        break;
+      }
       case "tool.outbound": {
         const { n, name, hash, answer, at } = frame;
         this.#calls.get(frame.call)?.outbound.set(n, { n, name, hash, answer: answer as Outbound["answer"], at });

@@ -10,7 +10,13 @@ import type { SessionEvent, SessionFrame } from "./frames.ts";
 import type { SessionRow } from "./remote.ts";
 import { type Hands, type Pinned, Session } from "./session.ts";
 
-export type Tape = { version: 1; session: SessionRow; pinned: Pinned; frames: SessionFrame[] };
+/** As `GET /api/v1/agent_sessions/{agent_session}/export` answers it. The instructions that count are masked. */
+export type Tape = {
+  version: 1;
+  session: Omit<SessionRow, "instructions">;
+  pinned: Pinned & { instructions: string };
+  frames: SessionFrame[];
+};
 
 type Of<T extends SessionFrame["type"]> = Extract<SessionFrame, { type: T }>;
 
@@ -46,7 +52,9 @@ function undisturbed(frames: readonly SessionFrame[]): SessionFrame[] {
 }
 
 /** Runs a tape's session again, into an empty journal. Throws `tape_diverged` where it isn't what was recorded. */
-export async function replay({ session: row, pinned, frames }: Tape, journal: Journal<SessionEvent>): Promise<Session> {
+export async function replay(tape: Tape, journal: Journal<SessionEvent>): Promise<Session> {
+  const { pinned, frames } = tape;
+  const row = { ...tape.session, instructions: pinned.instructions } as SessionRow;
   const recorded = undisturbed(frames);
   let at = 0;
   const diverged = (why: string) =>

@@ -1,7 +1,10 @@
 import { PlatformClient } from "@archastro/sdk";
 import { describe, expect, it } from "vitest";
 import { newId } from "../../lib/ids.ts";
-import { type Answer, anAgent, anApp, type Call, must, sql, system, together } from "../harness/index.ts";
+import { Journal } from "../../lib/journal/journal.ts";
+import { replay, type Tape } from "../../lib/sessions/tape.ts";
+import { type Answer, anAgent, anApp, type Call, must, sql, system, together, unique } from "../harness/index.ts";
+import { aStore } from "../lib/journal/store.ts";
 import { instructionsOf, type Rule, until } from "./stage.ts";
 
 const at = (id: string, rest = "") => `/api/v1/agent_sessions/${id}${rest}`;
@@ -288,6 +291,45 @@ describe("tool calls", () => {
     expect(await list(member)).toEqual([]);
   });
 
+  it("that wait for a person go on when the arguments that were looked at are approved, once, and those alone", async () => {
+    const { aSession, call, agent, is, owners, acme } = await start();
+    const script = { kind: "Script", mime_type: "text/plain", raw_content: "1 + 1" };
+    const { id: config } = await must(call("POST", "/api/v1/config", script), 201);
+    const tool = {
+      kind: "custom",
+      status: "active",
+      name: "look",
+      description: "Looks",
+      handler_type: "script",
+      config,
+    };
+    const asked = { ...tool, parameters: { type: "object" }, approval: "required" };
+    await must(call("POST", `/api/v1/agents/${agent.id}/agent_tools`, asked), 200);
+    const rules: Rule[] = [
+      { role: "user", tool_calls: [{ name: "look", arguments: {} }] },
+      { role: "tool", text: "Done." },
+    ];
+    const { id } = await aSession({ instructions: instructionsOf(...rules), on_idle: "complete" });
+    const [waits] = await until("it waits for a person", async () => {
+      const { data } = await must(call("GET", "/api/v1/tool_calls?outcome[]=awaiting_approval"), 200);
+      return data.length ? data : null;
+    });
+    expect(waits).toMatchObject({ session: id, name: "look", effect: null, attempts: 0, started_at: null });
+    const approve = (arguments_hash: string) =>
+      call("POST", at(id, `/tool_calls/${waits.id}/approve`), { arguments_hash, note: "Fine." });
+    expect(code(await approve("another"))).toEqual([409, "arguments_differ"]);
+    expect((await must(approve(waits.arguments_hash), 200)).id).toBe(id);
+    expect((await approve(waits.arguments_hash)).status).toBe(409);
+    await is(id, "completed");
+    await told(id, "completed");
+    const { data } = await must(call("GET", at(id, "/tool_calls")), 200);
+    expect(data).toMatchObject([{ id: waits.id, outcome: "succeeded", attempts: 1 }]);
+    const { frames } = await must(call("GET", at(id, "/export")), 200);
+    expect(frames.find(({ type }: any) => type === "approval.decided")).toMatchObject({
+      ...{ approved: true, note: "Fine.", by: { type: "user", id: owners[acme] } },
+    });
+  });
+
   it("that are unknown to the session are 404, whoever made them up", async () => {
     const { aSession, call } = await start();
     const { id } = await aSession({ start_idle: true });
@@ -328,6 +370,35 @@ describe("the tape and the trajectory", () => {
     ]);
     const contents = await must(call("GET", `/api/v1/trajectories/${session.trajectory}/contents`), 200);
     expect(contents).toEqual({ id: session.trajectory, session: id, frames: tape.frames });
+  });
+
+  it("is run again without any way out, as it was exported", async () => {
+    const { aSession, call, agent } = await start();
+    const secret = `hush-${newId("agent")}`;
+    await must(call("POST", `/api/v1/agents/${agent.id}/agent_env_vars`, { key: "TOKEN", value: secret }), 200);
+    const source =
+      "let body = unwrap(requests.get($.url)).body\n{ body: body, at: datetime.now(), dice: math.random(), told: env.TOKEN }";
+    const script = { kind: "Script", lookup_key: unique("look"), mime_type: "text/plain", raw_content: source };
+    const { id: config } = await must(call("POST", "/api/v1/config", script), 201);
+    await must(
+      call("POST", `/api/v1/agents/${agent.id}/agent_tools`, {
+        ...{ kind: "custom", status: "active", name: "look", description: "Looks", handler_type: "script", config },
+        parameters: { type: "object", properties: { url: { type: "string" } } },
+      }),
+      200,
+    );
+    const { id } = await aSession({
+      on_idle: "complete",
+      instructions: instructionsOf(
+        { role: "tool", text: "I have looked." },
+        { text: `With ${secret}.`, tool_calls: [{ name: "look", arguments: { url: "https://1.1.1.1.example/" } }] },
+      ),
+    });
+    await told(id, "completed");
+    const tape = (await must(call("GET", at(id, "/export")), 200)) as Tape;
+    expect(tape.frames.map(({ type }) => type)).toContain("tool.outbound");
+    const session = await replay(tape, new Journal(aStore().sql));
+    expect(session.view()).toMatchObject({ status: "completed", result: { output: "I have looked." } });
   });
 
   it("aren't there while a session is pending, and not for other orgs", async () => {

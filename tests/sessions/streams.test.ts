@@ -241,6 +241,50 @@ describe("what the cron does for sessions", () => {
     await until("it is completed", async () => (await look(id))[0]!.status === "completed" || null, 5000);
   });
 
+  it("goes on with what a suspension had paused, which took no step meanwhile and has not failed", async () => {
+    const { app } = stage;
+    const org = await app.anOrg();
+    const user = await app.aUser(org.id, "owner");
+    const ask = caller(bearer((await app.aToken(user.id)).access_token), stage.base);
+    const { id: actor } = await must(ask("POST", "/api/v1/agents", { name: "A", model: "scripted/script" }), 200);
+    const asks = { name: "nobody", arguments: {} };
+    const rules = [
+      { match: "Go on", text: "Done." },
+      { delay_ms: 300, tool_calls: [asks] },
+    ];
+    const body = {
+      agent: actor,
+      instructions: instructionsOf(...rules),
+      on_idle: "complete",
+      max_turns: 1000,
+      max_tokens: 10_000_000,
+    };
+    const { id } = await must(ask("POST", "/api/v1/agent_sessions", body), 201);
+    const set = (status: string) =>
+      must(app.asDeveloper("PATCH", `${developer(app.app)}/orgs/${org.id}`, { status }), 200);
+    const turns = async () => {
+      const [row] = await stage.own.database.query<{ status: string; sequence: number; turns: number }>(
+        `select s.status, (select count(*)::int from data.model_calls m where m.session_id = s.id) as turns
+           from data.agent_sessions s where s.id = $1`,
+        [id],
+      );
+      return row!;
+    };
+    await until("it has taken some turns", async () => (await turns()).turns > 2 || null);
+    await set("suspended");
+    await wait(5_000);
+    const paused = await turns();
+    await wait(2_000);
+    expect(await turns()).toEqual(paused);
+    expect(paused.status).toBe("running");
+    await set("active");
+    await stage.own.database.query("update data.agent_sessions set look_at = now() where id = $1", [id]);
+    await stage.own.fireCrons();
+    await until("it takes turns again", async () => (await turns()).turns > paused.turns || null);
+    await must(ask("POST", at(id, "/message"), { content: "Go on" }), 200);
+    await until("it ends", async () => (await turns()).status === "completed" || null);
+  });
+
   it("erases the objects of what was deleted: a session, an agent's, an org's", async () => {
     const { app, ask } = stage;
     const one = await waiting();

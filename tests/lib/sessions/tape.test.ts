@@ -11,7 +11,12 @@ const by = { type: "user", id: "usr" } as const;
 
 /** As it is exported: JSON. */
 const tapeOf = (stage: Stage, session: { pinned: unknown }): Tape =>
-  JSON.parse(JSON.stringify({ version: 1, session: stage.row, pinned: session.pinned, frames: stage.frames() }));
+  JSON.parse(
+    JSON.stringify({
+      ...{ version: 1, session: stage.row, frames: stage.frames() },
+      pinned: { ...(session.pinned as object), instructions: stage.row.instructions },
+    }),
+  );
 /** What was said and done, without what counts places and times. */
 const told = (frames: readonly SessionFrame[]) =>
   frames
