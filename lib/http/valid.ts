@@ -82,12 +82,11 @@ function parse(text: string): unknown {
  * megabyte of small values or of brackets takes up to 40 ms, in which nobody else is answered.
  */
 function mustNotExceed(text: string, allowances: Map<string, number>) {
-  const most = [...allowances.values()].reduce((sum, more) => sum + more, MAX_VALUES);
-  const beginning = excessOf(text, most, MAX_DEPTH);
+  const beginning = excessOf(text, { values: MAX_VALUES, depth: MAX_DEPTH, fields: allowances });
   if (beginning === null) return;
   survey(mustBeMap(parse(beginning)), allowances, () => {});
   // It has names that stand twice.
-  throw tooMany({ field: "", most });
+  throw tooMany({ field: "", most: MAX_VALUES });
 }
 
 /** The query string by name: `agent[]=a&agent[]=b`, `agent=a&agent=b` and `agent=a,b` are one list. */
