@@ -138,9 +138,16 @@ async function attacksOn(system: Product, entry: string): Promise<Attack[]> {
     },
     {
       name: "refresh with unknown names, 60 KB",
-      statuses: /422/,
+      statuses: /413/,
       connections: 2,
       requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 5_000 }, (_, i) => `"n${i}":0`)}}`)],
+    },
+    // As many as are read.
+    {
+      name: "refresh with unknown names, 4 KB",
+      statuses: /422/,
+      connections: 2,
+      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 450 }, (_, i) => `"n${i}":0`)}}`)],
     },
     {
       name: 'mint with scopes of "", 300 KB',

@@ -7,6 +7,8 @@ import { ApiError } from "../errors.ts";
 export const MAX_BODY_BYTES = 8_000_000;
 /** Read for anybody; more than that, for whom the database has let in. */
 export const MAX_UNSEEN_BYTES = 64 * 1024;
+/** Of a body that is the credential. The longest refresh token has an eighth of it. */
+export const MAX_CREDENTIAL_BYTES = 4096;
 const MAX_DRAIN_MS = 1000;
 const READ_BYTES = 256 * 1024;
 
@@ -19,7 +21,7 @@ const atMost = (maxSize: number) =>
     },
   });
 const whole = atMost(MAX_BODY_BYTES);
-const unseen = atMost(MAX_UNSEEN_BYTES);
+const credential = atMost(MAX_CREDENTIAL_BYTES);
 
 /** What a body says of its length; infinite where it says nothing. */
 function lengthOf({ req }: Context): number {
@@ -32,12 +34,12 @@ export const announced: MiddlewareHandler = (c, next) => (Number.isFinite(length
 
 /**
  * The body's text. One above 64 KB, or of unknown length, is not read before the database has seen the credential; where
- * the credential is in the body, it can't be above 64 KB.
+ * the credential is in the body, it can't be above 4 KB.
  */
 export async function readText(c: Context<{ Variables: { db?: TenantDb } }>): Promise<string> {
   const { db } = c.var;
   if (db && lengthOf(c) > MAX_UNSEEN_BYTES) await db.enter();
-  await (db ? whole : unseen)(c, async () => {});
+  await (db ? whole : credential)(c, async () => {});
   return c.req.text();
 }
 

@@ -7,7 +7,7 @@ import { generateSpecs, uniqueSymbol } from "hono-openapi";
 import type { OpenAPIV3_1 } from "openapi-types";
 import type * as v from "valibot";
 import { kinds } from "../kinds.ts";
-import { MAX_BODY_BYTES, MAX_UNSEEN_BYTES } from "./body.ts";
+import { MAX_BODY_BYTES, MAX_CREDENTIAL_BYTES } from "./body.ts";
 import { KEY } from "./once.ts";
 import { problem } from "./problem.ts";
 import type { Env } from "./router.ts";
@@ -157,7 +157,7 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
   // A body may be the credential.
   if (operation.security.length || operation.requestBody)
     responses[503] ??= problemResponse("The database is out of reach for a moment");
-  const most = operation.requestBody && !operation.security.length ? MAX_UNSEEN_BYTES : MAX_BODY_BYTES;
+  const most = operation.requestBody && !operation.security.length ? MAX_CREDENTIAL_BYTES : MAX_BODY_BYTES;
   responses[413] ??= problemResponse(`The body is over ${most.toLocaleString("en")} bytes`);
   if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");
 }
