@@ -101,7 +101,10 @@ function holdable(database: Database) {
   let free = () => {};
   let freed = Promise.resolve();
   let waiting = 0;
+  let counting: RegExp | null = null;
+  let counted = 0;
   const run: Database["run"] = async (role, queries, options) => {
+    if (queries.some(({ query }) => counting?.test(query))) counted++;
     if (queries.some(({ query }) => holding?.test(query))) {
       waiting++;
       await freed;
@@ -119,6 +122,12 @@ function holdable(database: Database) {
       });
     },
     waiting: () => waiting,
+    /** From now on requests with such a statement are counted; answers how many there were. */
+    count: (statement: RegExp) => {
+      counting = statement;
+      counted = 0;
+      return () => counted;
+    },
     letGo: () => {
       holding = null;
       free();
