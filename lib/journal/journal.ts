@@ -21,6 +21,7 @@ const PAGE = 1_000_000;
 
 export class Journal<Event extends { type: string }> {
   readonly #sql: Sql;
+  #last: number;
 
   constructor(sql: Sql) {
     this.#sql = sql;
@@ -34,12 +35,13 @@ export class Journal<Event extends { type: string }> {
         name text not null, part integer not null, data text not null, primary key (name, part)) strict, without rowid;
       create table if not exists owed (
         name text primary key, sequence integer not null, data text not null) strict, without rowid`);
+    const [row] = sql.exec<{ last: number | null }>("select max(sequence) as last from frames").toArray();
+    this.#last = row?.last ?? 0;
   }
 
   /** The newest frame's sequence; 0 where there is none. */
   get last(): number {
-    const [row] = this.#sql.exec<{ last: number | null }>("select max(sequence) as last from frames").toArray();
-    return row?.last ?? 0;
+    return this.#last;
   }
 
   /** Writes down what happened, all of it or nothing. Returns it with its sequences. */
@@ -47,12 +49,13 @@ export class Journal<Event extends { type: string }> {
     const at = new Date(now).toISOString();
     // What can't be written as JSON is known before anything is written.
     const written = events.map(({ type, ...data }) => ({ type, parts: partsOf(JSON.stringify(data)) }));
-    let sequence = this.last;
+    let sequence = this.#last;
     for (const { type, parts } of written) {
       const [first, ...more] = parts;
       this.#sql.exec("insert into frames values (?, ?, ?, ?, ?)", ++sequence, at, type, first!, more.length);
       for (const [i, part] of more.entries()) this.#sql.exec("insert into parts values (?, ?, ?)", sequence, i, part);
     }
+    this.#last = sequence;
     return events.map((event, i) => ({ sequence: sequence - events.length + 1 + i, at, ...event }));
   }
 

@@ -104,7 +104,10 @@ export class Watch {
 }
 
 /** Throws the signal's reason when it ends the wait. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  // No timer is as short as nothing.
+  if (ms <= 0) return;
   return new Promise((resolve, reject) => {
     const gone = () => {
       clearTimeout(timer);
@@ -114,8 +117,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       signal?.removeEventListener("abort", gone);
       resolve();
     }, ms);
-    if (signal?.aborted) gone();
-    else signal?.addEventListener("abort", gone, { once: true });
+    signal?.addEventListener("abort", gone, { once: true });
   });
 }
 

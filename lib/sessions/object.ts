@@ -41,6 +41,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   /** When the org was last known to be alive, and the secrets to be these. */
   #liveAt = 0;
   #readAt = 0;
+  /** Postgres is to be told, and nobody has begun to: one that begins tells all that is owed then. */
+  #tells = false;
   /** The call of a model that is under way. */
   #modelCall: { id: Id<"model_call">; model: string } | null = null;
 
@@ -286,11 +288,13 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
 
   #owe(name: string, data: Projection): void {
     this.#journal.owe(name, data);
-    this.due("project", Date.now());
+    if (!this.#tells) this.due("project", Date.now());
+    this.#tells = true;
   }
 
   /** Tells what is owed, in one round trip. A session whose row is gone ends with it. */
   async #project(): Promise<void> {
+    this.#tells = false;
     const { row } = this.#session ?? { row: this.#journal.kept<SessionRow>("row") };
     const owed = this.#journal.owed(MOST_OWED) as { name: string; sequence: number; data: Projection }[];
     if (!row || !owed.length) return;
