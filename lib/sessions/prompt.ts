@@ -18,6 +18,8 @@ export class Conversation {
   readonly providerIds = new Map<string, string>();
   /** Of all messages, in characters of JSON. */
   size = 0;
+  /** Of those in the inbox, in characters. */
+  waiting = 0;
   /** The calls of the newest turn in their order, and the results that are there. */
   #asked: { id: string; name: string }[] = [];
   readonly #results = new Map<string, Told>();
@@ -32,6 +34,7 @@ export class Conversation {
     switch (frame.type) {
       case "message.received":
         this.inbox.set(frame.sequence, frame.message);
+        this.waiting += frame.message.content.length;
         break;
       case "model.started":
         this.join(frame.inbox);
@@ -45,7 +48,7 @@ export class Conversation {
         if (frame.async) this.#accepted.add(frame.call);
         break;
       case "tool.completed":
-        if (frame.message !== null) this.inbox.delete(frame.message);
+        if (frame.message !== null) this.#leaves(frame.message);
         this.#answer({
           id: frame.call,
           name: frame.name,
@@ -87,8 +90,13 @@ export class Conversation {
     for (const [sequence, { role, content }] of this.inbox) {
       if (sequence > inbox) break;
       this.#say(message({ role, content }));
-      this.inbox.delete(sequence);
+      this.#leaves(sequence);
     }
+  }
+
+  #leaves(sequence: number) {
+    this.waiting -= this.inbox.get(sequence)?.content.length ?? 0;
+    this.inbox.delete(sequence);
   }
 
   #answer(told: Told) {

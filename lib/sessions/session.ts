@@ -25,6 +25,8 @@ export const MAX_RESULT = 65_536;
 const DELTA_MS = 25;
 /** How often a model call is begun anew where its answer broke off. */
 const MAX_ATTEMPTS = 3;
+/** Lists of tools that are kept for the tape. */
+const MAX_OFFERS = 10;
 /** How often at all: whatever ends the process each time, it isn't asked for ever. */
 const MAX_BEGUN = 100;
 /** For so long a message's key is known. */
@@ -177,11 +179,13 @@ export class Session {
     if (on_busy === "reject" && this.status === "running") {
       return refused(409, "session_busy", "The session is running, and the message asked not to wait.");
     }
-    if (this.conversation.inbox.size >= MAX_INBOX) {
+    // What a prompt couldn't hold would only fill the memory of the isolate.
+    const fits = this.conversation.waiting + content.length <= MAX_PROMPT;
+    if (this.conversation.inbox.size >= MAX_INBOX || !fits) {
       return refused(
         429,
         "inbox_full",
-        `${MAX_INBOX} messages wait already. Send more when the session has taken some.`,
+        `${this.conversation.inbox.size} messages wait already. Send more when the session has taken some.`,
       );
     }
     const now = this.#hands.now();
@@ -420,7 +424,8 @@ export class Session {
     this.#offered ||= JSON.stringify(offers.at(-1)?.tools ?? null);
     const offered = JSON.stringify(tools);
     if (offered !== this.#offered) {
-      this.#pin({ agent, offers: [...offers, { turn, tools }] });
+      // A server whose list changes again and again would fill the store: the tape then lacks the oldest.
+      this.#pin({ agent, offers: [...offers, { turn, tools }].slice(-MAX_OFFERS) });
       this.#offered = offered;
     }
     return tools;
@@ -627,10 +632,10 @@ export class Session {
         this.#note(frame.call, { started_at: this.#calls.get(frame.call)?.started_at ?? frame.at });
         break;
       case "tool.completed":
-        this.#note(frame.call, { completed_at: frame.at, error: null });
+        this.#note(frame.call, { completed_at: frame.at, error: null, outbound: new Map() });
         break;
       case "tool.failed":
-        this.#note(frame.call, { completed_at: frame.at, error: frame.error });
+        this.#note(frame.call, { completed_at: frame.at, error: frame.error, outbound: new Map() });
         break;
       case "tool.resolved": {
         // What was open of its script is made anew: somebody has said so.

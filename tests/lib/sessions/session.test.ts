@@ -86,6 +86,21 @@ describe("a session", () => {
     });
   });
 
+  it("takes a thousand messages, and no more than a prompt could hold, before it has taken some", async () => {
+    const stage = aStage({ row: { start_idle: true }, rules: [{ text: "Ok." }] });
+    const { session } = await ran(stage);
+    for (let i = 0; i < 1000; i++) expect(session.message(says(`${i}`), stage.keys)).not.toHaveProperty("refused");
+    expect(session.message(says("more"), stage.keys)).toMatchObject({ refused: { status: 429, code: "inbox_full" } });
+    await session.run();
+    expect(session.message(says("more"), stage.keys)).toMatchObject({ inbox: [{ content: "more" }] });
+
+    const long = aStage({ row: { start_idle: true }, rules: [{ text: "Ok." }] });
+    const other = (await ran(long)).session;
+    for (let i = 0; i < 61; i++) other.message(says("a".repeat(65_536)), long.keys);
+    expect(other.message(says("a".repeat(65_536)), long.keys)).toMatchObject({ refused: { code: "inbox_full" } });
+    expect(other.message(says("short"), long.keys)).not.toHaveProperty("refused");
+  });
+
   it("makes no model call beyond max_turns", async () => {
     const stage = aStage({ row: { max_turns: 3 }, tools: [aTool("look")], rules: [{ tool_calls: [call("look")] }] });
     const { session } = await ran(stage);
