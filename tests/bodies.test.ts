@@ -62,12 +62,6 @@ describe("a body that is made to hurt", () => {
       `{"acl":{"grants":${list(1_500_000, "{}")}}}`,
       422,
     ],
-    "5 MB of lists of lists, by somebody who may": async ({ acme, as }) => [
-      as(acme),
-      agents,
-      `{"metadata":${"[".repeat(2_500_000)}${"]".repeat(2_500_000)}}`,
-      422,
-    ],
     "60 KB of empty grants, under a forged key": async ({ app }) => [
       caller(bearer(await aForgedKey(app))),
       agents,

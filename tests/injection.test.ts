@@ -140,9 +140,9 @@ async function seed() {
     const config = newId("config");
     const installation = newId("agent_installation");
     const session = newId("agent_session");
-    const on = (kind: StoredKind, columns: Record<string, string>) => `
+    const on = (kind: StoredKind, { id = newId(kind), ...columns }: Record<string, string>) => `
       insert into data.${kinds[kind].table} (${["app_id", "sandbox_id", "org_id", "id", "agent_id", ...Object.keys(columns)]})
-        values (${[app.id, "-", org, columns.id ?? newId(kind), agent, ...Object.values(columns)].map(quote)});`;
+        values (${[app.id, "-", org, id, agent, ...Object.values(columns)].map(quote)});`;
     return `
       insert into data.configs (app_id, sandbox_id, org_id, id, kind, mime_type, content_hash)
         values ('${app.id}', '-', '${org}', '${config}', 'Skill', ${quote(text)}, 'x');
@@ -292,7 +292,6 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       call("claim_behind", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),
       call("erased", ofMine, "{1}"),
-      call("watch", "[]"),
     ]) {
       for (const before of [[], [ownToken()], [ownApp()]]) {
         const answers = await holds(attacker, [...before, door]);
@@ -302,6 +301,21 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
           ...before,
           `do $do$ begin ${door.replace("select", "perform")}; exception when others then null; end $do$`,
         ]);
+      }
+    }
+  });
+
+  it("opens nothing by asking whether somebody may still watch", async () => {
+    const asked = { app: app.id, sandbox: "-", roles: ["owner", "admin"] };
+    for (const watcher of [
+      { ...asked, org: app.victim, usr: people.victim, jti: tokens.revoked },
+      { ...asked, org: app.victim, usr: people.mine, jti: tokens.mine },
+      { ...asked, org: app.mine, usr: people.mine, jti: tokens.mine },
+    ]) {
+      const watch = call("watch", JSON.stringify([watcher]));
+      for (const before of [[], [ownToken()], [ownApp()]]) {
+        await holds(attacker, [...before, watch]);
+        await holds(attacker, [...before, watch, set({ app: app.id, sandbox: "-", org: app.victim })]);
       }
     }
   });
@@ -408,6 +422,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       jsonb: ["[]", "{}", '{"grants": [{"principal_type": "everyone", "actions": ["read"]}]}', null],
       boolean: ["t", "f", null],
       integer: ["0", "1", "-1", "2147483647", null],
+      "bigint[]": ["{}", "{1,2,3}", null],
     };
     let n = 1;
     // The same numbers on every run: a multiplicative generator (Lehmer).

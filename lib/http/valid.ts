@@ -5,8 +5,7 @@ import type { Allowed } from "../auth/allow.ts";
 import { ApiError, badRequest, type FieldError, invalid } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
-import { MAX_UNSEEN_BYTES, readText } from "./body.ts";
-import { excessOf } from "./excess.ts";
+import { readText } from "./body.ts";
 import { inTurn, searches } from "./gate.ts";
 import { part } from "./spec.ts";
 
@@ -34,9 +33,11 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
   target: T,
   schema: S,
 ): MiddlewareHandler<object, string, Input<T, S>> {
+  const read = target === "json" ? readJson : readQuery;
   const allowances = allowancesOf(schema.entries);
   const middleware: MiddlewareHandler = async (c, next) => {
-    const input = mustBeMap(target === "json" ? await readJson(c, allowances) : readQuery(c, schema.entries));
+    const input = await read(c, schema.entries);
+    if (!isMap(input)) throw invalid({ field: "", message: "must be an object" });
     const fields: FieldError[] = [];
     let count = 0;
     const add: Add = (fault) => {
@@ -58,35 +59,18 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
 }
 
 /** The body as JSON. None at all is `{}`: the SDK sends a JSON content type with calls that have no body. */
-async function readJson(c: Context, allowances: Map<string, number>): Promise<unknown> {
+async function readJson(c: Context): Promise<unknown> {
   const type = c.req.header("Content-Type");
   const text = await readText(c);
   if (text === "") return {};
   if (type && !/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(type)) {
     throw new ApiError(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`.");
   }
-  if (text.length > MAX_UNSEEN_BYTES) mustNotExceed(text, allowances);
-  return parse(text);
-}
-
-function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
     throw badRequest("malformed_json", "The body is not valid JSON.");
   }
-}
-
-/**
- * Refuses a long text that holds too much by its beginning, with the fault that `survey` finds there: to parse a
- * megabyte of small values or of brackets takes up to 40 ms, in which nobody else is answered.
- */
-function mustNotExceed(text: string, allowances: Map<string, number>) {
-  const beginning = excessOf(text, { values: MAX_VALUES, depth: MAX_DEPTH, fields: allowances });
-  if (beginning === null) return;
-  survey(mustBeMap(parse(beginning)), allowances, () => {});
-  // It has names that stand twice.
-  throw tooMany({ field: "", most: MAX_VALUES });
 }
 
 /** The query string by name: `agent[]=a&agent[]=b`, `agent=a&agent=b` and `agent=a,b` are one list. */
@@ -152,7 +136,9 @@ function survey(input: Record<string, unknown>, allowances: Map<string, number>,
   const whole = { field: "", most: MAX_VALUES, left: MAX_VALUES };
   let bound = whole;
   const look = (key: string | number, value: unknown) => {
-    if (--bound.left < 0) throw tooMany(bound);
+    if (--bound.left < 0) {
+      throw invalid({ field: bound.field, message: `must hold at most ${bound.most} values, counted at every depth` });
+    }
     path.push(key);
     if (path.length > MAX_DEPTH) {
       throw invalid({ field: nameOf(path), message: `must not be nested deeper than ${MAX_DEPTH}` });
@@ -181,9 +167,6 @@ function survey(input: Record<string, unknown>, allowances: Map<string, number>,
   lookInto(input);
 }
 
-const tooMany = ({ field, most }: { field: string; most: number }) =>
-  invalid({ field, message: `must hold at most ${most} values, counted at every depth` });
-
 /** Refuses what Postgres can't keep of values that came by another way than a request: 422, as of a body. */
 export function mustBeStorable(input: Record<string, unknown>) {
   const faults: FieldError[] = [];
@@ -194,10 +177,6 @@ export function mustBeStorable(input: Record<string, unknown>) {
 /** A JSON object. */
 export const isMap = (input: unknown): input is Record<string, unknown> =>
   typeof input === "object" && input !== null && !Array.isArray(input);
-function mustBeMap(input: unknown): Record<string, unknown> {
-  if (!isMap(input)) throw invalid({ field: "", message: "must be an object" });
-  return input;
-}
 const isText = (text: string) => text.isWellFormed() && !text.includes("\0");
 
 /** A field as a fault names it: `acl.grants.0.actions`. Names are cut first: one may be as long as the body. */
