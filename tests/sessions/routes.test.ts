@@ -441,6 +441,7 @@ describe("with the SDK", () => {
       if (status === "waiting") await client.agent_sessions.cancel(made.id);
     }
     expect(statuses.at(-1)).toBe("cancelled");
+    await told(made.id, "cancelled");
     expect((await client.agent_sessions.list({ agent: [agent.id], status: ["cancelled"] })).data).toHaveLength(1);
     const { trajectory } = await client.agent_sessions.get(made.id);
     expect((await client.trajectories.get(trajectory!)).id).toBe(trajectory);
