@@ -69,9 +69,11 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   async message(row: SessionRow, message: NewMessage): Promise<SessionView | Refused> {
     // Its secrets are masked in what is written down, so they are known before.
     if (!this.#secrets) await this.#read(row.agent_id);
-    // It came through the door of a live credential of the org.
-    this.#liveAt = Date.now();
-    this.orgStatus = null;
+    // A person's door asks that the org is active; the app's key may speak to a suspended one, whose sessions take no step.
+    if (message.sender.type === "user") {
+      this.#liveAt = Date.now();
+      this.orgStatus = null;
+    }
     return this.#open(row)?.message(message, this.#keys) ?? ended(row);
   }
 
@@ -84,6 +86,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     call: string,
     decision: { approved: boolean; arguments_hash: string; note: string | null; by: Sender },
   ): Promise<SessionView | Refused> {
+    if (!this.#secrets) await this.#read(row.agent_id);
     return this.#open(row)?.decide(call, decision) ?? ended(row);
   }
 

@@ -123,10 +123,6 @@ export class Session {
     return this.#state.status;
   }
 
-  get turn(): number {
-    return this.#state.turn;
-  }
-
   /** The first things that are written of it, once. */
   begin(): void {
     if (this.#journal.last) return;
@@ -622,6 +618,7 @@ export class Session {
             ...{ arguments_hash: this.#hashes.get(id) ?? "", error: null, outbound: new Map() },
             ...{ requested_at: frame.at, started_at: null, completed_at: null },
           });
+          this.#hashes.delete(id);
         }
         break;
       case "approval.requested":

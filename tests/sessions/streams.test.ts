@@ -285,6 +285,33 @@ describe("what the cron does for sessions", () => {
     await until("it ends", async () => (await turns()).status === "completed" || null);
   });
 
+  it("takes no step for what the app says to a suspended org's session, and does when that is lifted", async () => {
+    const { app } = stage;
+    const org = await app.anOrg();
+    const user = await app.aUser(org.id, "owner");
+    const ask = caller(bearer((await app.aToken(user.id)).access_token), stage.base);
+    const { id: actor } = await must(ask("POST", "/api/v1/agents", { name: "A", model: "scripted/script" }), 200);
+    const body = { agent: actor, instructions: instructionsOf({ text: "Hello." }), start_idle: true };
+    const { id } = await must(ask("POST", "/api/v1/agent_sessions", body), 201);
+    const set = (status: string) =>
+      must(app.asDeveloper("PATCH", `${developer(app.app)}/orgs/${org.id}`, { status }), 200);
+    const calls = async () => {
+      const [row] = await stage.own.database.query<{ n: number }>(
+        "select count(*)::int as n from data.model_calls where session_id = $1",
+        [id],
+      );
+      return row!.n;
+    };
+    await set("suspended");
+    await wait(4_500);
+    await must(app.asDeveloper("POST", at(id, "/message"), { content: "Are you there?" }), 200);
+    await wait(2_000);
+    expect(await calls()).toBe(0);
+    await set("active");
+    await must(ask("POST", at(id, "/message"), { content: "And now?" }), 200);
+    await until("it answers", async () => (await calls()) > 0 || null);
+  });
+
   it("erases the objects of what was deleted: a session, an agent's, an org's", async () => {
     const { app, ask } = stage;
     const one = await waiting();
@@ -306,4 +333,24 @@ describe("what the cron does for sessions", () => {
     await stage.own.fireCrons();
     await until("they are erased", async () => (await erasures()).length === 0 || null, 10_000);
   });
+});
+
+it("masks what a person notes though the object has just come to memory", async () => {
+  const actor = await stage.anActor(["act"], "once", { approval: "required" });
+  const value = `hush-${newId("agent")}`;
+  await must(stage.ask("POST", `/api/v1/agents/${actor.id}/agent_env_vars`, { key: "TOKEN", value }), 200);
+  const asks = { tool_calls: [{ name: "act", arguments: { id: "x" } }] };
+  const { id } = await stage.aSession(actor, [{ role: "tool", text: "I see." }, asks]);
+  const call = await until("it asks", async () => {
+    const { body } = await stage.ask("GET", at(id, "/tool_calls"));
+    return body.data[0]?.outcome === "awaiting_approval" ? body.data[0] : null;
+  });
+  stage.kill();
+  await stage.isUp();
+  const { arguments_hash } = call;
+  const denial = { arguments_hash, note: `not with ${value}` };
+  await must(stage.ask("POST", at(id, `/tool_calls/${call.id}/deny`), denial), 200);
+  const tape = await must(stage.ask("GET", at(id, "/export")), 200);
+  const notes = tape.frames.flatMap(({ type, note }: any) => (type === "approval.decided" ? [note] : []));
+  expect(notes).toEqual(["not with ****"]);
 });
