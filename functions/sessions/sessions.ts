@@ -52,7 +52,7 @@ sessions.post(
       (db, id) => createSession(db, id, c.req.valid("json")),
       (db, id) => getChild(db, "agent_session", id),
     );
-    const begun = sessionOf(c.env, row).begin(row);
+    const begun = sessionOf(c.env, row).view(row);
     const view = await begun.catch((error) => {
       console.error(JSON.stringify({ session: row.id, error: String(error) }));
       return null;

@@ -2,7 +2,7 @@
  * A session's own object: the only writer of its journal. It owns the session at work, lends it the hands that reach the
  * database, models and tools, and sees to it that Postgres hears of what happened.
  */
-import { type OrgStatus, real, type SessionStatus } from "../db/schema.ts";
+import { real, type SessionStatus } from "../db/schema.ts";
 import { type Bindings, modelsOf } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
 import { type Id, newId } from "../ids.ts";
@@ -58,12 +58,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       create index if not exists message_keys_at on message_keys (at)`);
   }
 
-  async begin(row: SessionRow): Promise<SessionView> {
-    return this.#open(row)?.view() ?? lost(row);
-  }
-
   async view(row: SessionRow): Promise<SessionView> {
-    return this.begin(row);
+    return this.#open(row)?.view() ?? lost(row);
   }
 
   async message(row: SessionRow, message: NewMessage): Promise<SessionView | Refused> {
@@ -113,9 +109,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     return this.#mask({ agent: null, offers: [], ...session.pinned, instructions: row.instructions });
   }
 
-  async wake(row: SessionRow | null, org_status: OrgStatus | null): Promise<void> {
-    // What was known of the org doesn't hold any more.
-    if (org_status !== null) this.#liveAt = 0;
+  async wake(row: SessionRow): Promise<void> {
     const session = this.#open(row);
     if (session && !isTerminal(session.status)) this.due("run", Date.now());
     if (this.#journal.owed(1).length) this.due("project", Date.now());

@@ -1,5 +1,5 @@
 /** What a session's object does for the Workers: they hand it the row, which came through its tenant's door. */
-import type { OrgStatus, Row, SessionStatus } from "../db/schema.ts";
+import type { Row, SessionStatus } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
 import { objectOf, type Place } from "../objects/stub.ts";
 import type { InboxMessage, SessionFrame } from "./frames.ts";
@@ -34,8 +34,7 @@ export type Refused = { refused: { status: 404 | 409 | 422 | 429; code: string; 
 export type Resolution = { outcome: "happened"; result?: unknown } | { outcome: "retry" } | { outcome: "give_up" };
 
 export interface SessionRemote extends Rpc.DurableObjectBranded {
-  /** Takes the session up. What was begun stays as it is. */
-  begin(row: SessionRow): Promise<SessionView>;
+  /** What it is now. One that nobody has taken up yet begins. */
   view(row: SessionRow): Promise<SessionView>;
   /** `inbox` holds what is in no prompt yet, oldest first, the first 100, and the message itself. */
   message(row: SessionRow, message: NewMessage): Promise<SessionView | Refused>;
@@ -58,8 +57,8 @@ export interface SessionRemote extends Rpc.DurableObjectBranded {
   ): Promise<{ frames: SessionFrame[]; last: number; status: SessionStatus }>;
   /** What it is held to, as it was when it began, without a secret: for the tape. Null while it is pending. */
   pinned(row: SessionRow): Promise<({ instructions: string } & Record<string, unknown>) | null>;
-  /** Looks whether there is something to do: for the sweep, and where the org's status has changed. */
-  wake(row: SessionRow | null, org_status: OrgStatus | null): Promise<void>;
+  /** Looks whether there is something to do: for the sweep. */
+  wake(row: SessionRow): Promise<void>;
   /** Ends the object: nothing is left of it. */
   erase(): Promise<void>;
 }

@@ -25,10 +25,10 @@ export const MAX_RESULT = 65_536;
 const DELTA_MS = 25;
 /** How often a model call is begun anew where its answer broke off. */
 const MAX_ATTEMPTS = 3;
-/** Lists of tools that are kept for the tape. */
-const MAX_OFFERS = 10;
 /** How often at all: whatever ends the process each time, it isn't asked for ever. */
 const MAX_BEGUN = 100;
+/** Lists of tools that are kept for the tape. */
+const MAX_OFFERS = 10;
 /** For so long a message's key is known. */
 const KEY_MS = 24 * 3_600_000;
 

@@ -16,7 +16,7 @@ const AT_ONCE = 16;
 export const wakeSessions = (env: Bindings): Promise<void> =>
   inBatches(async () => {
     const behind = await ask<SessionRow>(env, "select * from app.claim_behind($1, $2)", BATCH);
-    await forEach(behind, (row) => sessionOf(env, row).wake(row, null));
+    await forEach(behind, (row) => sessionOf(env, row).wake(row));
     return behind.length;
   });
 
