@@ -293,6 +293,16 @@ export function validateAgainst(schema: object | boolean, value: unknown): Fault
   }
 }
 
+/**
+ * What is wrong with a value, in a sentence for a model that may do better; null where nothing is, and where the schema is
+ * a stranger's that says what isn't looked at here. `what` is the value's name.
+ */
+export function faultOf(schema: object, value: unknown, what: string): string | null {
+  if (checkSchema(schema).length) return null;
+  const faults = validateAgainst(schema, value).slice(0, 10);
+  return faults.map(({ pointer, message }) => `${pointer || what} ${message}`).join("; ") || null;
+}
+
 /** Errors that only say that a part has errors say nothing; those of the branches of a choice say what need not be. */
 const isLeaf = ({ keyword, keywordLocation }: OutputUnit) =>
   !/\/(anyOf|oneOf|not|if)\/|\/if$/.test(keywordLocation) &&

@@ -2,7 +2,7 @@
  * A session at work: it asks the loop what to do next, does that one thing, and writes down what came of it. All that it
  * knows is in its journal; all that it reaches outside of it are its hands. Whoever owns it runs it again after a crash.
  */
-import { validateAgainst } from "../configs/json-schema.ts";
+import { faultOf } from "../configs/json-schema.ts";
 import type { CallOutcome, Effect, SessionStatus } from "../db/schema.ts";
 import { isWithin } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
@@ -710,17 +710,6 @@ class Deltas {
   end() {
     clearTimeout(this.#timer);
     this.#held = null;
-  }
-}
-
-/** What is wrong with a value, for a model that may do better; null where nothing is. */
-function faultOf(schema: object, value: unknown, what: string): string | null {
-  try {
-    const faults = validateAgainst(schema, value).slice(0, 10);
-    return faults.map(({ pointer, message }) => `${pointer || what} ${message}`).join("; ") || null;
-  } catch {
-    // A server of tools may say anything.
-    return `${what} can't be checked: the schema can't be read`;
   }
 }
 

@@ -1,7 +1,7 @@
 /** An agent's tools as a session has them: what it pins at its start, what it offers its model, and what a call gives. */
 import { type RawBuilder, sql } from "kysely";
 import { bytesOf, frontMatter, type Parsed, parseTogether, textOf } from "../configs/content.ts";
-import { checkSchema, validateAgainst } from "../configs/json-schema.ts";
+import { checkSchema, faultOf } from "../configs/json-schema.ts";
 import { scriptNamed } from "../configs/queries.ts";
 import type { Effect, Row } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -199,7 +199,7 @@ export class Toolbox {
   async call(tool: OfferedTool, ask: ToolAsk): Promise<ToolAnswer> {
     const { signal } = ask;
     signal.throwIfAborted();
-    const fault = faultOf(tool, ask.arguments);
+    const fault = faultOf(tool.parameters, ask.arguments, "the arguments");
     if (fault) return { error: fault };
     let gone = () => {};
     const aborted = new Promise<never>((_, reject) => {
@@ -292,14 +292,6 @@ const contentOf = (db: TenantDb, config: string, version: number): Promise<Text 
 /** A script's source; bytes that are no text are no script either, and say so when they are run. */
 const sourceOf = ({ encoding, content }: Pick<Text, "encoding" | "content">): string =>
   encoding === "raw" ? content : new TextDecoder().decode(bytesOf({ encoding, text: content }) ?? new Uint8Array());
-
-/** What is wrong with arguments, for the model; null: nothing. A server's own schema may say what isn't looked at here. */
-export function faultOf({ parameters }: Pick<OfferedTool, "parameters">, args: Record<string, unknown>): string | null {
-  if (checkSchema(parameters).length) return null;
-  const faults = validateAgainst(parameters, args);
-  if (!faults.length) return null;
-  return `The arguments don't fit: ${faults.map(({ pointer, message }) => `${pointer || "they"} ${message}`).join("; ")}.`;
-}
 
 /** An answer that is no longer than a session takes. */
 function bounded(answer: ToolAnswer): ToolAnswer {

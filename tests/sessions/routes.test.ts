@@ -436,7 +436,7 @@ describe("with the SDK", () => {
     const made = await client.agent_sessions.create({ agent: agent.id, instructions: answers(), name: "Ask" });
     const statuses: unknown[] = [];
     for await (const event of await client.agent_sessions.stream(made.id)) {
-      const { status } = (event as any).data as { status: string };
+      const { status } = (event as { data: { status: string } }).data;
       statuses.push(status);
       if (status === "waiting") await client.agent_sessions.cancel(made.id);
     }

@@ -74,7 +74,8 @@ describe("GET …/stream", () => {
     const { id } = await stage.aSession(agent, [{ text: "Hello." }], { on_idle: "complete" });
     const client = PlatformClient.withSecretKey(stage.app.secret_key, stage.base);
     const statuses: string[] = [];
-    for await (const event of await client.v1.agent_sessions.stream(id)) statuses.push((event as any).data.status);
+    for await (const event of await client.v1.agent_sessions.stream(id))
+      statuses.push((event as { data: { status: string } }).data.status);
     expect(statuses.at(-1)).toBe("completed");
   });
 });

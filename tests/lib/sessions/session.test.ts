@@ -160,6 +160,16 @@ describe("a session", () => {
     ]);
   });
 
+  it("makes a call whose schema says what isn't looked at here: a server of tools may say anything", async () => {
+    const parameters = { type: "object", properties: { n: { $ref: "https://elsewhere.example/schema" } } };
+    const stage = aStage({
+      tools: [aTool("look", { parameters })],
+      rules: [{ match: "look done", text: "Ok." }, { tool_calls: [call("look", { n: 1 })] }],
+    });
+    await ran(stage);
+    expect(stage.made).toHaveLength(1);
+  });
+
   it("asks before a call that wants approval, once, and makes it when it is given", async () => {
     const stage = aStage({
       tools: [aTool("pay", { approval: "required" })],
