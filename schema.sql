@@ -72,7 +72,8 @@ insert into app.migrations (name) values
   ('2026-11-22-working-memory'),
   ('2026-11-22-written-together'),
   ('2026-11-23-named-configs'),
-  ('2026-11-24-sessions');
+  ('2026-11-24-sessions'),
+  ('2026-11-25-events');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -958,6 +959,20 @@ create table data.agent_routine_runs (
   duration_ms         integer,
   result              jsonb,
   structured_response jsonb,
+  -- What started it: an event, or an occurrence of the routine's own schedule.
+  event_name          text not null default 'agentroutine.invoked',
+  planned_at          timestamptz,
+  -- The routines whose runs led to it, oldest first, without its own.
+  causes              text[] collate "C" not null default '{}',
+  dedupe_key          text,
+  -- From then on it counts as one of those at once.
+  admitted_at         timestamptz,
+  -- Of the newest frame that the columns around this one tell of.
+  sequence            integer not null default 0,
+  started_at          timestamptz,
+  completed_at        timestamptz,
+  -- When its object is to be looked after, if nobody has heard of it by then.
+  look_at             timestamptz default now() + interval '45 seconds',
   metadata            jsonb not null default '{}',
   acl                 jsonb,
   readers             text[] generated always as (app.acl_principals(acl, '{read,write}')) stored,
@@ -978,6 +993,18 @@ create index agent_routine_runs_user_idx on data.agent_routine_runs (app_id, san
 create unique index agent_routine_runs_idempotency_key_key
   on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, idempotency_key)
   where idempotency_key is not null and status in ('pending', 'running', 'completed');
+-- One cause makes one run.
+create unique index agent_routine_runs_event_key on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, event_id)
+  where event_id is not null;
+create unique index agent_routine_runs_planned_at_key
+  on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, planned_at) where planned_at is not null;
+-- What is not over.
+create index agent_routine_runs_open_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, id)
+  where status in ('pending', 'running');
+create index agent_routine_runs_look_at_idx on data.agent_routine_runs (look_at)
+  where look_at is not null and status in ('pending', 'running');
+create index agent_routine_runs_dedupe_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, dedupe_key, created_at)
+  where dedupe_key is not null;
 -- A page of a hundred makes 13 MB.
 alter table data.agent_routine_runs
   add constraint agent_routine_runs_size_check check (octet_length(jsonb_build_object('payload', payload,
@@ -1194,6 +1221,10 @@ create table data.agent_sessions (
   on_idle           text not null check (on_idle in ('wait', 'complete')),
   result_schema     jsonb,
   is_system_session boolean not null default false,
+  -- The routine's run, or the schedule, that it works for, and what led there: see data.events.
+  routine_run_id    text collate "C",
+  schedule_id       text collate "C",
+  causes            text[] collate "C" not null default '{}',
   metadata          jsonb not null default '{}',
   status            text not null default 'pending'
                     check (status in ('pending', 'running', 'waiting', 'completed', 'failed', 'cancelled')),
@@ -1217,6 +1248,10 @@ create table data.agent_sessions (
     references data.users (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_sessions_user_idx on data.agent_sessions (app_id, sandbox_id, org_id, user_id) where user_id is not null;
+create index agent_sessions_routine_run_idx on data.agent_sessions (app_id, sandbox_id, org_id, routine_run_id)
+  where routine_run_id is not null;
+create index agent_sessions_schedule_idx on data.agent_sessions (app_id, sandbox_id, org_id, schedule_id, id)
+  where schedule_id is not null;
 create unique index agent_sessions_trajectory_key on data.agent_sessions (app_id, sandbox_id, trajectory_id);
 create index agent_sessions_look_at_idx on data.agent_sessions (look_at) where look_at is not null;
 -- A page of a hundred makes 20 MB.
@@ -1298,6 +1333,50 @@ create table data.activity_feed_entries (
 create index activity_feed_entries_agent_idx
   on data.activity_feed_entries (app_id, sandbox_id, org_id, agent_id, id) where agent_id is not null;
 select app.wall('data.activity_feed_entries', 'select, insert');
+
+-- Events: what happened in an org, for whoever reacts to it. Written by the statement that made it happen; numbered after
+-- the commit, by one writer at a time.
+create table data.events (
+  id              text collate "C" not null,
+  app_id          text collate "C" not null,
+  sandbox_id      text collate "C" not null,
+  org_id          text collate "C" not null,
+  -- Taken while the row that it tells of is held, so that what causes comes before what it causes. It has gaps.
+  position        bigint not null generated always as identity,
+  -- Its number in its org, from 1, without a gap; null until it is given.
+  sequence        bigint,
+  name            text not null,
+  payload         jsonb not null,
+  -- What it is about and who may read it, as the feed's entries have it: links that are no foreign keys.
+  agent_id        text collate "C",
+  user_id         text collate "C",
+  readers         text[],
+  -- The routines whose runs led to it, oldest first.
+  causes          text[] collate "C" not null default '{}',
+  idempotency_key text,
+  created_at      timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint events_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create unique index events_sequence_key on data.events (app_id, sandbox_id, org_id, sequence) where sequence is not null;
+create index events_position_idx on data.events (app_id, sandbox_id, org_id, position) where sequence is null;
+alter table data.events add constraint events_payload_check check (octet_length(payload::text) <= 49152);
+select app.wall('data.events', 'select, insert, update');
+
+-- How far the events of an org are numbered, and handed to all who react to them. Whoever numbers holds the row.
+create table data.event_heads (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  id         text collate "C" not null generated always as (org_id) stored,
+  -- The newest number that was given.
+  sequence   bigint not null default 0,
+  -- Of the newest event that everybody has.
+  delivered  bigint not null default 0,
+  constraint event_heads_pkey primary key (app_id, sandbox_id, org_id),
+  constraint event_heads_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+select app.wall('data.event_heads', 'select, insert, update');
 
 -- What models were asked for, and what it took: a row before the call, its figures after. One whose end nobody wrote down
 -- stays `unknown`. It goes with whoever asked.

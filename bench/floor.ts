@@ -60,7 +60,7 @@ function floorOf(c: Context<Env>, credential: Credential): TenantDb {
     );
   return new TenantDb(
     connection,
-    { enter: nothing, permission: "", viewer: credential, onStale: () => {} },
+    { enter: nothing, permission: "", viewer: credential, onStale: () => {}, onTold: () => {} },
     credential.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: credential.org },
     c.req.method === "GET" ? "read" : "write",
   );

@@ -5,6 +5,10 @@ import { worker } from "../lib/http/worker.ts";
 import { sweep } from "../lib/sweep.ts";
 import { groups } from "./groups.ts";
 
+export { Dispatcher } from "../lib/events/dispatcher.ts";
+export { EventQueue } from "../lib/events/queue.ts";
+export { RunsObject } from "../lib/runs/object.ts";
+export { Scheduler } from "../lib/schedules/scheduler.ts";
 export { SessionObject } from "../lib/sessions/object.ts";
 
 const all = worker(...Object.values(groups).flat());

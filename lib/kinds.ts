@@ -12,6 +12,8 @@ const kind = <
     /** Its rows have access lists of their own, which narrow their agent's. */
     acl?: true;
     tells?: readonly string[];
+    /** The column that says what its rows are in: each change of it is an event. */
+    state?: "status" | "state";
   },
 >(
   facts: F,
@@ -22,36 +24,80 @@ export const kinds = {
   activity_feed_entry: kind({ prefix: "afe", table: "activity_feed_entries", name: "activity feed entry" }),
   agent: kind({ prefix: "agi", table: "agents", name: "agent", tells: changes }),
   agent_computer: kind({
-    ...{ prefix: "cmp", table: "agent_computers", name: "computer", title: "name", tells: changes },
+    ...{ prefix: "cmp", state: "status", table: "agent_computers", name: "computer", title: "name", tells: changes },
   }),
   agent_health_action: kind({
-    ...{ prefix: "aha", table: "agent_health_actions", name: "health action", title: "title", tells: changes },
+    ...{
+      prefix: "aha",
+      state: "status",
+      table: "agent_health_actions",
+      name: "health action",
+      title: "title",
+      tells: changes,
+    },
   }),
-  agent_skill: kind({ prefix: "ask", table: "agent_skills", name: "skill", tells: changes }),
-  agent_tool: kind({ prefix: "atl", table: "agent_tools", name: "tool", title: "name", tells: changes }),
+  agent_skill: kind({ prefix: "ask", state: "status", table: "agent_skills", name: "skill", tells: changes }),
+  agent_tool: kind({
+    prefix: "atl",
+    state: "status",
+    table: "agent_tools",
+    name: "tool",
+    title: "name",
+    tells: changes,
+  }),
   agent_env_var: kind({
     ...{ prefix: "anv", table: "agent_env_vars", name: "env var", title: "key", tells: changes },
   }),
   agent_routine: kind({
-    ...{ prefix: "arn", table: "agent_routines", name: "routine", title: "name", acl: true, tells: changes },
+    ...{
+      prefix: "arn",
+      state: "status",
+      table: "agent_routines",
+      name: "routine",
+      title: "name",
+      acl: true,
+      tells: changes,
+    },
   }),
   agent_routine_run: kind({
-    ...{ prefix: "arr", table: "agent_routine_runs", name: "routine run", acl: true, tells: ["created"] },
+    ...{
+      prefix: "arr",
+      state: "status",
+      table: "agent_routine_runs",
+      name: "routine run",
+      acl: true,
+      tells: ["created"],
+    },
   }),
-  agent_schedule: kind({ prefix: "asc", table: "agent_schedules", name: "schedule", tells: changes }),
+  agent_schedule: kind({ prefix: "asc", state: "status", table: "agent_schedules", name: "schedule", tells: changes }),
   agent_installation: kind({
-    ...{ prefix: "cin", table: "agent_installations", name: "installation", title: "kind", tells: changes },
+    ...{
+      prefix: "cin",
+      state: "state",
+      table: "agent_installations",
+      name: "installation",
+      title: "kind",
+      tells: changes,
+    },
   }),
-  agent_session: kind({ prefix: "ase", table: "agent_sessions", name: "session", tells: changes }),
+  agent_session: kind({ prefix: "ase", state: "status", table: "agent_sessions", name: "session", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
+  event: kind({ prefix: "evt", table: "events", name: "event" }),
   installation_source: kind({
-    ...{ prefix: "cso", table: "installation_sources", name: "installation source", title: "type", tells: changes },
+    ...{
+      prefix: "cso",
+      state: "state",
+      table: "installation_sources",
+      name: "installation source",
+      title: "type",
+      tells: changes,
+    },
   }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
   model_call: kind({ prefix: "mcl", table: "model_calls", name: "model call" }),
-  org: kind({ prefix: "org", table: "orgs", name: "org", tells: changes }),
+  org: kind({ prefix: "org", state: "status", table: "orgs", name: "org", tells: changes }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
   // Access lists may name one; there is no table of them yet.
   team: kind({ prefix: "tem", table: null, name: "team" }),

@@ -7,6 +7,7 @@ import { type Connection, connect } from "../db/neon.ts";
 import { NONE, type None } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, insufficientScope, notFound, unauthenticated } from "../errors.ts";
+import { wakeDispatcher } from "../events/remote.ts";
 import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
@@ -81,7 +82,11 @@ export function openDb(
           rolesWith(permission),
           beside,
         ]);
-  const door: Door = { enter, permission, viewer: credential, onStale: () => c.executionCtx.waitUntil(noteUse()) };
+  const door: Door = {
+    ...{ enter, permission, viewer: credential },
+    onStale: () => c.executionCtx.waitUntil(noteUse()),
+    onTold: (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place)),
+  };
   const open = (mode: "read" | "write", at: Door) =>
     new TenantDb(
       connection,
@@ -175,7 +180,7 @@ export async function openAfterwards(c: Asked, credential: Credential): Promise<
   const org = credential.kind === "token" ? credential.org : NONE;
   const tag = await mac(c.env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
   const enter = CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, sandbox, org, tag]);
-  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {} };
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold: () => {} };
   return new TenantDb(connect(c.env.DATABASE_URL, c.env.DATABASE), door, { kind: "org", app, sandbox, org }, "write");
 }
 
@@ -190,7 +195,7 @@ export async function openRefresh(c: Asked, text: string) {
   const apiKey = readApiKey(c);
   const beside = apiKey === undefined ? null : besideOf(await parseKey(apiKey), refresh);
   const enter = CompiledQuery.raw("select app.enter_refresh($1, $2, $3, $4, $5)", [app, sandbox, org, family, beside]);
-  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {} };
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold: () => {} };
   const db = new TenantDb(
     connect(c.env.DATABASE_URL, c.env.DATABASE),
     door,

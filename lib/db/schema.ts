@@ -322,6 +322,15 @@ export interface Database {
     duration_ms: ColumnType<number | null, never, number>;
     result: JsonOrNull<Metadata>;
     structured_response: JsonOrNull<Metadata>;
+    event_name: ColumnType<string, string | undefined, never>;
+    planned_at: Fixed<string | null>;
+    causes: ColumnType<string[], string[] | undefined, never>;
+    dedupe_key: Fixed<string | null>;
+    admitted_at: ColumnType<string | null, never, string>;
+    sequence: ColumnType<number, never, number>;
+    started_at: ColumnType<string | null, never, string>;
+    completed_at: ColumnType<string | null, never, string>;
+    look_at: ColumnType<string | null, never, string | null>;
     metadata: Json<Metadata>;
     acl: JsonOrNull<Acl>;
     readers: GeneratedAlways<string[] | null>;
@@ -442,6 +451,10 @@ export interface Database {
     on_idle: Fixed<"wait" | "complete">;
     result_schema: JsonOrNull<Metadata>;
     is_system_session: Generated<boolean>;
+    routine_run_id: ColumnType<Id<"agent_routine_run"> | null, Id<"agent_routine_run"> | null | undefined, never>;
+    schedule_id: ColumnType<Id<"agent_schedule"> | null, Id<"agent_schedule"> | null | undefined, never>;
+    /** The routines whose runs led to it, oldest first. */
+    causes: ColumnType<string[], string[] | undefined, never>;
     metadata: Json<Metadata>;
     status: Generated<SessionStatus>;
     error: ColumnType<string | null, never, string | null>;
@@ -470,6 +483,25 @@ export interface Database {
     requested_at: Fixed<string>;
     started_at: string | null;
     completed_at: string | null;
+  };
+  events: Owner & {
+    id: Fixed<Id<"event">>;
+    position: GeneratedAlways<number>;
+    /** Null until it is given. */
+    sequence: ColumnType<number | null, never, number>;
+    name: Fixed<string>;
+    payload: ColumnType<Metadata, string, never>;
+    agent_id: Fixed<Id<"agent"> | null>;
+    user_id: Fixed<Id<"user"> | null>;
+    readers: Fixed<string[] | null>;
+    causes: Fixed<string[]>;
+    idempotency_key: ColumnType<string | null, string | null | undefined, never>;
+    created_at: Stamp;
+  };
+  event_heads: Owner & {
+    id: GeneratedAlways<Id<"org"> | None>;
+    sequence: ColumnType<number, never, number>;
+    delivered: ColumnType<number, never, number>;
   };
   model_calls: Owner & {
     id: Fixed<Id<"model_call">>;

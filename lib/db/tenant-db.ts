@@ -18,7 +18,7 @@ import {
   type UpdateObject,
 } from "kysely";
 import { type Id, newId } from "../ids.ts";
-import { kinds, type Told } from "../kinds.ts";
+import { type Kind, kinds, type Told } from "../kinds.ts";
 import type { CursorPage, Page } from "../paging.ts";
 import { asRefusal, lostRace } from "./errors.ts";
 import type { Connection } from "./neon.ts";
@@ -46,7 +46,14 @@ const NOWHERE = "" as None;
  * The credential's `app.enter_…`, what to call the permission in a refusal, who asks, and what to do when the use has
  * not been noted for a while.
  */
-export type Door = { enter: CompiledQuery; permission: string; viewer: Viewer; onStale: () => void };
+export type Door = {
+  enter: CompiledQuery;
+  permission: string;
+  viewer: Viewer;
+  onStale: () => void;
+  /** Something was told in this place, and somebody listens there. After the commit. */
+  onTold: (place: Row<"tenants">) => void;
+};
 
 type Answers<Q extends Record<string, Statement<unknown>>> = {
   -readonly [K in keyof Q]: Q[K] extends Statement<infer O> ? O[] : never;
@@ -89,6 +96,8 @@ export class TenantDb {
   readonly #mode: "read" | "write";
   readonly #before: CompiledQuery[];
   readonly #settle: Settle | null;
+  /** The routines whose runs led to what is written through it, oldest first. */
+  readonly #causes: readonly string[];
   readonly #kysely: QueryCreator<Database>;
   readonly #runs: QueryExecutorProvider;
 
@@ -100,6 +109,7 @@ export class TenantDb {
     before: CompiledQuery[] = [],
     settle: Settle | null = null,
     viewer = door.viewer,
+    causes: readonly string[] = [],
   ) {
     this.tenant = tenant;
     this.viewer = viewer;
@@ -108,6 +118,7 @@ export class TenantDb {
     this.#mode = mode;
     this.#before = before;
     this.#settle = settle;
+    this.#causes = causes;
     const executor = new DefaultQueryExecutor(compiler, adapter, {
       provideConnection: async (use) =>
         use({
@@ -130,10 +141,21 @@ export class TenantDb {
         return this.#connection(all, this.#mode);
       });
       if ((entered?.rows[0] as { stale?: boolean } | undefined)?.stale) this.#door.onStale();
-      return results.slice(this.#before.length, this.#before.length + queries.length);
+      const asked = results.slice(this.#before.length, this.#before.length + queries.length);
+      for (const { rows } of asked) this.#heard(rows[0] as { heard_in?: Id<"org"> | None } | undefined);
+      return asked;
     } catch (error) {
       throw asRefusal(error, this.#door.permission);
     }
+  }
+
+  /** What a statement that tells says besides its row: where somebody listens to what it told. */
+  #heard(row: { heard_in?: Id<"org"> | None | null } | undefined): void {
+    if (!row || !("heard_in" in row)) return;
+    const { heard_in: org_id } = row;
+    delete row.heard_in;
+    const { app: app_id, sandbox: sandbox_id } = this.tenant;
+    if (org_id) this.#door.onTold({ app_id, sandbox_id, org_id });
   }
 
   /** The row is looked for where the write went; the key lies where the door leads, so it is gone through again. */
@@ -145,7 +167,13 @@ export class TenantDb {
     return [note.compile(this.#runs), this.#door.enter, release];
   }
 
-  #with(change: { tenant?: Tenant; before?: CompiledQuery[]; settle?: Settle; viewer?: Viewer }): TenantDb {
+  #with(change: {
+    tenant?: Tenant;
+    before?: CompiledQuery[];
+    settle?: Settle;
+    viewer?: Viewer;
+    causes?: readonly string[];
+  }): TenantDb {
     return new TenantDb(
       this.#connection,
       this.#door,
@@ -154,6 +182,7 @@ export class TenantDb {
       [...this.#before, ...(change.before ?? [])],
       change.settle ?? this.#settle,
       change.viewer ?? this.viewer,
+      change.causes ?? this.#causes,
     );
   }
 
@@ -317,6 +346,11 @@ export class TenantDb {
     return this.#with({ viewer });
   }
 
+  /** This database, all that is told through which is the doing of these routines, oldest first. */
+  causedBy(causes: readonly string[]): TenantDb {
+    return this.#with({ causes });
+  }
+
   /** This database behind a statement that refuses (raises) before anything else of the round trip runs. */
   behind(gate: RawBuilder<unknown>): TenantDb {
     return this.#with({ before: [gate.compile(this.#runs)] });
@@ -346,8 +380,8 @@ export class TenantDb {
   }
 
   /**
-   * A change and the entry that tells of it, as one statement: what changed nothing tells nothing. Answers the row with
-   * what is `shown` beside it.
+   * A change, the entry that tells of it, and the event, as one statement: what changed nothing tells nothing. Answers the
+   * row with what is `shown` beside it.
    */
   telling<T extends TenantTable, S extends Shown = Record<never, never>>(
     change: Insert<T, object> | Change<T, object> | Patch<T>,
@@ -356,19 +390,35 @@ export class TenantDb {
   ): Runs<Row<T> & { [K in keyof S]: S[K] extends Expression<infer V> ? V : never }> {
     const { viewer } = this.#door;
     const actor = viewer.kind === "token" ? viewer.user : null;
+    const place = sql`app_id, sandbox_id, ${toApp ? sql.lit(NONE) : sql`org_id`}`;
+    const about = sql`${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}`;
+    const { state } = kinds[kind.split(".")[0] as Kind] as { state?: "status" | "state" };
+    const payload = sql`jsonb_strip_nulls(jsonb_build_object('id', id, 'agent', ${agent_id ?? null}::text,
+      ${state ?? "status"}::text, ${state ? sql.ref(state) : null}::text)) || ${JSON.stringify(metadata ?? {})}::jsonb`;
     const entry = sql`insert into data.activity_feed_entries
         (id, app_id, sandbox_id, org_id, kind, title, agent_id, user_id, readers, metadata)
-      select ${newId("activity_feed_entry")}, app_id, sandbox_id, ${toApp ? sql.lit(NONE) : sql`org_id`}, ${kind}, ${title},
-        ${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}, ${JSON.stringify({ actor, ...metadata })} from changed`;
+      select ${newId("activity_feed_entry")}, ${place}, ${kind}, ${title}, ${about}, ${JSON.stringify({ actor, ...metadata })}
+        from changed), event as (
+      insert into data.events (id, app_id, sandbox_id, org_id, name, payload, agent_id, user_id, readers, causes)
+      select ${newId("event")}, ${place}, ${kind}, ${payload}, ${about}, ${[...this.#causes]}::text[] from changed
+      returning org_id`;
     const more = sql.join([
       sql``,
       ...Object.entries(shown ?? {}).map(([name, value]) => sql`${value} as ${sql.ref(name)}`),
+      sql`(select e.org_id from event e where ${this.#listening(sql`e.org_id`)}) as heard_in`,
     ]);
     if (change instanceof Patch) return change.telling(entry, more) as never;
     const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
     return this.running(
       sql`with changed as (${changed}), told as (${entry}) select subject.*${more} from changed as subject`,
     ) as never;
+  }
+
+  /** Whether anybody reacts to the events of a place, who would have to be woken. */
+  #listening(org: Expression<unknown>): Expression<boolean> {
+    const { app, sandbox } = this.tenant;
+    return sql`exists (select from data.agent_routines r where r.app_id = ${app} and r.sandbox_id = ${sandbox}
+      and r.org_id = ${org} and r.status = 'active' and coalesce(r.event_type, r.event_config::text) is not null)`;
   }
 
   /** A statement that the verbs have no word for, of parts that they made. */

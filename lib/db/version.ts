@@ -28,4 +28,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-22-written-together",
   "2026-11-23-named-configs",
   "2026-11-24-sessions",
+  "2026-11-25-events",
 ];

@@ -21,21 +21,17 @@ const PAGE = 1_000_000;
 
 export class Journal<Event extends { type: string }> {
   readonly #sql: Sql;
+  readonly #of: string;
   #last: number;
 
-  constructor(sql: Sql) {
+  /** The journal of one of those that share a store; of the one that has a store to itself, `of` is ''. */
+  constructor(sql: Sql, of = "") {
     this.#sql = sql;
-    sql.exec(`
-      create table if not exists frames (
-        sequence integer primary key, at text not null, type text not null, data text not null,
-        parts integer not null) strict;
-      create table if not exists parts (
-        sequence integer not null, part integer not null, data text not null, primary key (sequence, part)) strict;
-      create table if not exists kept (
-        name text not null, part integer not null, data text not null, primary key (name, part)) strict, without rowid;
-      create table if not exists owed (
-        name text primary key, sequence integer not null, data text not null) strict, without rowid`);
-    const [row] = sql.exec<{ last: number | null }>("select max(sequence) as last from frames").toArray();
+    this.#of = of;
+    makeTables(sql);
+    const [row] = sql
+      .exec<{ last: number | null }>("select max(sequence) as last from frames where of = ?", of)
+      .toArray();
     this.#last = row?.last ?? 0;
   }
 
@@ -52,8 +48,17 @@ export class Journal<Event extends { type: string }> {
     let sequence = this.#last;
     for (const { type, parts } of written) {
       const [first, ...more] = parts;
-      this.#sql.exec("insert into frames values (?, ?, ?, ?, ?)", ++sequence, at, type, first!, more.length);
-      for (const [i, part] of more.entries()) this.#sql.exec("insert into parts values (?, ?, ?)", sequence, i, part);
+      this.#sql.exec(
+        "insert into frames values (?, ?, ?, ?, ?, ?)",
+        this.#of,
+        ++sequence,
+        at,
+        type,
+        first!,
+        more.length,
+      );
+      for (const [i, part] of more.entries())
+        this.#sql.exec("insert into parts values (?, ?, ?, ?)", this.#of, sequence, i, part);
     }
     this.#last = sequence;
     return events.map((event, i) => ({ sequence: sequence - events.length + 1 + i, at, ...event }));
@@ -68,8 +73,8 @@ export class Journal<Event extends { type: string }> {
       // Row by row would be as right; a row may be long, so few are read at once.
       const rows = this.#sql
         .exec<{ sequence: number; at: string; type: string; data: string; parts: number }>(
-          "select * from frames where sequence > ? order by sequence limit ?",
-          ...[after, Math.min(32, most - frames.length)],
+          "select sequence, at, type, data, parts from frames where of = ? and sequence > ? order by sequence limit ?",
+          ...[this.#of, after, Math.min(32, most - frames.length)],
         )
         .toArray();
       if (!rows.length) break;
@@ -85,7 +90,10 @@ export class Journal<Event extends { type: string }> {
   }
 
   #restOf(sequence: number): string {
-    const parts = this.#sql.exec<{ data: string }>("select data from parts where sequence = ? order by part", sequence);
+    const parts = this.#sql.exec<{ data: string }>(
+      "select data from parts where of = ? and sequence = ? order by part",
+      ...[this.#of, sequence],
+    );
     return parts
       .toArray()
       .map(({ data }) => data)
@@ -96,24 +104,28 @@ export class Journal<Event extends { type: string }> {
   fold(type: Event["type"], from: number, to: number): void {
     if (to >= this.last) throw new Error("the newest frame stays: it says how far the journal has come");
     this.#sql.exec(
-      "delete from parts where sequence in (select sequence from frames where type = ? and sequence between ? and ?)",
-      ...[type, from, to],
+      `delete from parts where of = ?1
+        and sequence in (select sequence from frames where of = ?1 and type = ?2 and sequence between ?3 and ?4)`,
+      ...[this.#of, type, from, to],
     );
-    this.#sql.exec("delete from frames where type = ? and sequence between ? and ?", type, from, to);
+    this.#sql.exec(
+      "delete from frames where of = ? and type = ? and sequence between ? and ?",
+      ...[this.#of, type, from, to],
+    );
   }
 
   /** Keeps a value under a name, beside the frames and whatever its size: the newest alone. */
   keep(name: string, value: unknown): void {
-    this.#sql.exec("delete from kept where name = ?", name);
+    this.#sql.exec("delete from kept where of = ? and name = ?", this.#of, name);
     for (const [i, part] of partsOf(JSON.stringify(value)).entries()) {
-      this.#sql.exec("insert into kept values (?, ?, ?)", name, i, part);
+      this.#sql.exec("insert into kept values (?, ?, ?, ?)", this.#of, name, i, part);
     }
   }
 
   /** What is kept under the name; null where nothing is. */
   kept<T>(name: string): T | null {
     const parts = this.#sql
-      .exec<{ data: string }>("select data from kept where name = ? order by part", name)
+      .exec<{ data: string }>("select data from kept where of = ? and name = ? order by part", this.#of, name)
       .toArray();
     return parts.length ? (JSON.parse(parts.map(({ data }) => data).join("")) as T) : null;
   }
@@ -123,8 +135,9 @@ export class Journal<Event extends { type: string }> {
     const text = JSON.stringify(data);
     if (text.length > PART) throw new Error(`what is owed under ${name} is too long for a row`);
     this.#sql.exec(
-      "insert into owed values (?, ?, ?) on conflict (name) do update set sequence = excluded.sequence, data = excluded.data",
-      ...[name, this.last, text],
+      `insert into owed values (?, ?, ?, ?)
+       on conflict (of, name) do update set sequence = excluded.sequence, data = excluded.data`,
+      ...[this.#of, name, this.last, text],
     );
   }
 
@@ -132,8 +145,8 @@ export class Journal<Event extends { type: string }> {
   owed(most = 100): { name: string; sequence: number; data: unknown }[] {
     return this.#sql
       .exec<{ name: string; sequence: number; data: string }>(
-        "select * from owed order by sequence, name limit ?",
-        most,
+        "select name, sequence, data from owed where of = ? order by sequence, name limit ?",
+        ...[this.#of, most],
       )
       .toArray()
       .map(({ data, ...row }) => ({ ...row, data: JSON.parse(data) as unknown }));
@@ -142,7 +155,43 @@ export class Journal<Event extends { type: string }> {
   /** Postgres has it. What was owed anew meanwhile stays. */
   paid({ name, sequence, data }: { name: string; sequence: number; data: unknown }): void {
     const text = JSON.stringify(data);
-    this.#sql.exec("delete from owed where name = ? and sequence = ? and data = ?", name, sequence, text);
+    this.#sql.exec(
+      "delete from owed where of = ? and name = ? and sequence = ? and data = ?",
+      ...[this.#of, name, sequence, text],
+    );
+  }
+
+  /** Nothing is left of it. */
+  forget(): void {
+    for (const table of TABLES) this.#sql.exec(`delete from ${table} where of = ?`, this.#of);
+    this.#last = 0;
+  }
+}
+
+const TABLES = ["frames", "parts", "kept", "owed"];
+
+/** The tables, with the journals of whoever had a store to itself before there was an `of`. */
+function makeTables(sql: Sql): void {
+  const columns = sql.exec<{ name: string }>("select name from pragma_table_info('frames')").toArray();
+  const isOld = columns.length > 0 && columns[0]!.name !== "of";
+  if (isOld) for (const table of TABLES) sql.exec(`alter table ${table} rename to old_${table}`);
+  sql.exec(`
+    create table if not exists frames (
+      of text not null, sequence integer not null, at text not null, type text not null, data text not null,
+      parts integer not null, primary key (of, sequence)) strict;
+    create table if not exists parts (
+      of text not null, sequence integer not null, part integer not null, data text not null,
+      primary key (of, sequence, part)) strict;
+    create table if not exists kept (
+      of text not null, name text not null, part integer not null, data text not null,
+      primary key (of, name, part)) strict, without rowid;
+    create table if not exists owed (
+      of text not null, name text not null, sequence integer not null, data text not null,
+      primary key (of, name)) strict, without rowid`);
+  if (!isOld) return;
+  for (const table of TABLES) {
+    sql.exec(`insert into ${table} select '', old_${table}.* from old_${table} where true`);
+    sql.exec(`drop table old_${table}`);
   }
 }
 

@@ -18,7 +18,7 @@ const {
 } = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
 /** What a Worker is given as text. */
-export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS">;
+export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES">;
 /** Those that ask models: no other Worker has their keys. */
 const ASKING_MODELS = ["ai", "objects", "all"];
 /** Those that know what sessions do. */

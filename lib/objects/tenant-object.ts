@@ -10,6 +10,7 @@ import { type Connection, connect } from "../db/neon.ts";
 import { NONE, type OrgStatus } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
+import { wakeDispatcher } from "../events/remote.ts";
 import { AT_ONCE, type Due, nextAlarm, retryDelay, toBegin } from "./due.ts";
 import { type Place, readName } from "./stub.ts";
 
@@ -149,6 +150,7 @@ export abstract class TenantObject extends DurableObject<Bindings> {
       permission: "self",
       viewer: { kind: "object" },
       onStale: () => {},
+      onTold: (place) => this.ctx.waitUntil(wakeDispatcher(this.env, place)),
     };
     return new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write");
   }

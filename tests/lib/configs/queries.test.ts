@@ -12,6 +12,7 @@ function aDb() {
     permission: "configs:read",
     viewer: { kind: "token", user: newId("user"), org: newId("org") },
     onStale: () => {},
+    onTold: () => {},
   };
   const tenant = { kind: "org", app: newId("app"), sandbox: "-", org: newId("org") } as const;
   const db = new TenantDb(

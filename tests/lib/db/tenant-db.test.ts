@@ -12,6 +12,7 @@ const door: Door = {
   permission: "agents:read",
   viewer: { kind: "key" },
   onStale: () => {},
+  onTold: () => {},
 };
 
 /** A database over nothing, that notes what it is asked. */
@@ -151,6 +152,6 @@ describe("telling", () => {
     expect(text).toMatch(
       /^with changed as \(delete from "data"."agents".* returning \*\), told as \(insert into data.activity_feed_entries/s,
     );
-    expect(text).toMatch(/from changed\) select subject\.\* from changed as subject$/);
+    expect(text).toMatch(/from changed\), event as \(.*\) select subject\.\*, .* from changed as subject$/s);
   });
 });

@@ -126,3 +126,45 @@ describe("what is owed to Postgres", () => {
     expect(journal.owed()).toEqual([]);
   });
 });
+
+describe("journals that share a store", () => {
+  it("know nothing of one another, and one can be forgotten", () => {
+    const { sql } = aStore();
+    const [one, other] = [new Journal<Event>(sql, "one"), new Journal<Event>(sql, "other")];
+    for (const [journal, text] of [
+      [one, "1"],
+      [other, "2"],
+    ] as const) {
+      journal.append([{ type: "said", text: text.repeat(700_000) }], 0);
+      journal.keep("row", text);
+      journal.owe("row", text);
+    }
+    one.forget();
+    expect([one.last, one.after(0), one.kept("row"), one.owed()]).toEqual([0, [], null, []]);
+    expect(other.after(0)).toMatchObject([{ sequence: 1, text: "2".repeat(700_000) }]);
+    expect([other.kept("row"), other.owed()]).toEqual(["2", [{ name: "row", sequence: 1, data: "2" }]]);
+  });
+
+  it("begin with what a journal of its own store had written before there were others", () => {
+    const { sql } = aStore();
+    for (const [table, columns] of Object.entries({
+      frames:
+        "sequence integer primary key, at text not null, type text not null, data text not null, parts integer not null",
+      parts: "sequence integer not null, part integer not null, data text not null, primary key (sequence, part)",
+      kept: "name text not null, part integer not null, data text not null, primary key (name, part)",
+      owed: "name text primary key, sequence integer not null, data text not null",
+    })) {
+      sql.exec(`create table ${table} (${columns}) strict`);
+    }
+    sql.exec("insert into frames values (?, ?, ?, ?, ?)", 1, "2026-01-01T00:00:00.000Z", "said", '{"text":"a', 1);
+    sql.exec("insert into parts values (?, ?, ?)", 1, 0, 'b"}');
+    sql.exec("insert into kept values (?, ?, ?)", "row", 0, "7");
+    sql.exec("insert into owed values (?, ?, ?)", "row", 1, "8");
+    const journal = new Journal<Event>(sql);
+    expect(journal.last).toBe(1);
+    expect(new Journal<Event>(sql).after(0)).toEqual([
+      { sequence: 1, at: "2026-01-01T00:00:00.000Z", type: "said", text: "ab" },
+    ]);
+    expect([journal.kept("row"), journal.owed()]).toEqual([7, [{ name: "row", sequence: 1, data: 8 }]]);
+  });
+});

@@ -1,0 +1,11 @@
+/** A tenant's Dispatcher: numbers what happened there, hands it to all who react, and admits the runs that came of it. */
+import { TenantObject } from "../objects/tenant-object.ts";
+import type { DispatcherRemote } from "./remote.ts";
+
+export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
+  async wake(): Promise<void> {
+    this.due("dispatch", Date.now());
+  }
+
+  protected override async whenDue(): Promise<void> {}
+}
