@@ -1,7 +1,8 @@
 import { worker } from "../../lib/http/worker.ts";
+import commands from "./commands.ts";
 import routines from "./routines.ts";
 import runs from "./runs.ts";
 
 // Runs first: theirs are the longer addresses.
-export const routers = [runs, routines];
+export const routers = [commands, runs, routines];
 export default worker(...routers);

@@ -24,7 +24,7 @@ select app.make_slices();
 -- `parts`: of the object of that id, what alone is gone.
 alter table app.erasures
   drop constraint erasures_kind_check,
-  add constraint erasures_kind_check check (kind in ('agent_session', 'agent', 'agent_routine_run')),
+  add constraint erasures_kind_check check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run')),
   add column parts text[] collate "C";
 
 -- All of an agent's runs are in one object, which hears of those that are gone at once.
