@@ -5,6 +5,7 @@ import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
 import { newId } from "../ids.ts";
+import { jsonHash } from "../model/index.ts";
 import { quotasOf } from "../quotas.ts";
 import { wholeAcl } from "../routines/queries.ts";
 import { CRON_EVENT } from "../routines/schema.ts";
@@ -21,6 +22,8 @@ const MOST_MADE = 100;
 const MOST_OF_AN_AGENT = 50;
 const MOST_WAITING = 500;
 const ROUNDS = 20;
+/** Of a key, in characters. */
+const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
 /** Objects that are told of a run at once. */
 const AT_ONCE = 16;
@@ -60,7 +63,15 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
       };
     });
   });
-  for (let i = 0; i < fired.length; i += MOST_MADE) await make(db, fired.slice(i, i + MOST_MADE));
+  for (let i = 0; i < fired.length; i += MOST_MADE) {
+    await make(db, await Promise.all(fired.slice(i, i + MOST_MADE).map(withShortKey)));
+  }
+}
+
+/** What is long is known by its hash: it is looked for. */
+async function withShortKey<F extends { dedupe_key: string | null }>(fired: F): Promise<F> {
+  const { dedupe_key: key } = fired;
+  return key && key.length > MAX_KEY ? { ...fired, dedupe_key: await jsonHash(key) } : fired;
 }
 
 type Fired = Told & { dedupe_key: string | null; reason: string | null };
@@ -159,7 +170,11 @@ async function look(db: TenantDb) {
       .innerJoin(first, "first.id", "agent_routine_runs.id")
       .select(["agent_routine_runs.id", "agent_id", "routine_id", "user_id", "causes", overlap.as("overlap")])
       .select(db.valueOf("agent_routines", "name", sql.ref("routine_id")).as("name"))
-      .select(sql<number | null>`(${policy} ->> 'max_concurrent')::int`.as("max_concurrent"))
+      // What was written before it was looked at may be anything.
+      .select(
+        sql<number | null>`case when jsonb_typeof(${policy} -> 'max_concurrent') = 'number'
+        then floor((${policy} ->> 'max_concurrent')::numeric) end`.as("max_concurrent"),
+      )
       .where("nth", "<=", MOST_OF_AN_AGENT)
       .orderBy("nth")
       .orderBy("agent_routine_runs.id")
