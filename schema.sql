@@ -2047,10 +2047,34 @@ begin
   return text;
 end $$;
 
+-- A slice of the runs that are over and that their app keeps no longer, each with what it has asked of the world.
+create function app.sweep_runs(most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  deleted bigint := 0;
+  n bigint;
+  one record;
+begin
+  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
+        days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as oldest
+      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
+    exit when deleted >= most;
+    -- A run has some ten calls, which go with it.
+    delete from data.agent_routine_runs where ctid = any (array(
+      select ctid from data.agent_routine_runs r
+       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'arr_' || one.oldest
+         and r.status not in ('pending', 'running') limit ceil((most - deleted) / 10.0)));
+    get diagnostics n = row_count;
+    deleted := deleted + 10 * n;
+  end loop;
+  return deleted;
+end $$;
+
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
 -- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
--- agent that has ended, entries of the feed, calls of models and events when their app keeps them no longer. Whoever
+-- agent that has ended, entries of the feed, calls of models, events
+-- and runs when their app keeps them no longer. Whoever
 -- calls it, and however often, deletes nothing else.
 create function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -2122,7 +2146,7 @@ begin
     select count(*) into n from past;
     deleted := deleted + n;
   end loop;
-  return deleted;
+  return deleted + app.sweep_runs(most - deleted);
 end $$;
 grant execute on function app.sweep to agentry_api;
 

@@ -5,6 +5,7 @@ import { map, stamp, text } from "../http/valid.ts";
 const number = (min: number, max: number) => v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max));
 const whole = (min: number, max: number) => v.optional(v.nullable(number(min, max)));
 const days = v.optional(number(1, 3650));
+const quota = v.optional(number(1, 100_000));
 
 /** What an app may set; null takes back what was set. */
 const settings = v.pipe(
@@ -17,6 +18,19 @@ const settings = v.pipe(
     /** How many days these are kept; without a number, events and occurrences 30, runs 90. */
     retention_days: v.optional(
       v.nullable(v.pipe(map, v.strictObject({ events: days, occurrences: days, runs: days }))),
+    ),
+    /** What each of its orgs may have under way: see lib/quotas.ts for what holds without a number. */
+    quotas: v.optional(
+      v.nullable(
+        v.pipe(
+          map,
+          v.strictObject({
+            runs_at_once: quota,
+            runs_at_once_of_an_agent: quota,
+            runs_started_per_minute: quota,
+          }),
+        ),
+      ),
     ),
   }),
 );

@@ -41,6 +41,9 @@ export const WITHOUT_PROVIDER = [
 const NOT_READY: Record<string, number> = {
   "DELETE /api/v1/agent_sessions/{agent_session}": 422,
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": 409,
+  "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve": 409,
+  "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny": 409,
+  "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": 409,
 };
 
 /** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
@@ -135,15 +138,18 @@ const pendingInstallation = child("agent_installation", "agent_installations", (
 }));
 const aSource = ({ word }: Place) => ({ type: "web/link", payload: { url: `https://${word}.example/` } });
 const anInvocable = (name: string) => ({
-  ...{ name, handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked", status: "active" },
+  ...{ name, handler_type: "script", script: "1", event_type: "agentroutine.invoked", status: "active" },
 });
 
+/** One that is over: all there is to tell has been told. */
 const aRun: Maker = {
   kind: "agent_routine_run",
   make: async (place, made) => {
     const routine = await parent("agent_routines/{routine}", place, made);
     const invoke = `/api/v1/agent_routines/${routine}/invoke`;
-    return (await must(place.asDeveloper("POST", invoke, { message: place.word }), 200)).id;
+    const { id } = await must(place.asDeveloper("POST", invoke, { message: place.word }), 200);
+    const told = "select id from data.agent_routine_runs where id = $1 and status = 'completed'";
+    return found(place, told, id);
   },
 };
 
@@ -168,6 +174,7 @@ async function found(place: Place, statement: string, id: string): Promise<strin
   throw new Error(`${statement} finds nothing for ${id}`);
 }
 const WAITS = "select id from data.tool_calls where session_id = $1 and outcome = 'awaiting_approval'";
+const COMMAND = "select id from data.tool_calls where routine_run_id = $1 and outcome = 'succeeded'";
 const HISTORY = "select trajectory_id as id from data.agent_sessions where id = $1";
 const ofSession = (kind: Kind, statement: string): Maker => ({
   kind,
@@ -234,6 +241,10 @@ export const makers: Record<string, Maker> = {
   "agent_routines/{routine}": child("agent_routine", "agent_routines", ({ word }) => anInvocable(word)),
   "runs/{run}": aRun,
   "agent_routine_runs/{agent_routine_run}": aRun,
+  "commands/{command}": {
+    kind: "tool_call",
+    make: async (place, made) => found(place, COMMAND, await parent("runs/{run}", place, made)),
+  },
   "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
   "agent_installations/{installation}": {
     kind: "agent_installation",
@@ -351,6 +362,13 @@ export const samples: Record<string, (place: Place) => object> = {
   }),
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny": () => ({ arguments_hash: NO_ARGUMENTS }),
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": () => ({ outcome: "retry" }),
+  ...Object.fromEntries(
+    ["approve", "deny"].map((verb) => [
+      `POST /api/v1/agent_routines/runs/{run}/commands/{command}/${verb}`,
+      () => ({ arguments_hash: NO_ARGUMENTS }),
+    ]),
+  ),
+  "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": () => ({ outcome: "retry" }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({

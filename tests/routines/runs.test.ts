@@ -11,6 +11,8 @@ const go = { message: "Go." };
 /** An agent of a fresh app with a routine that can be invoked. */
 async function start(fields: object = {}) {
   const made: App = await anApp();
+  // There is room for none: what becomes of a run is tests/routines/running.test.ts's.
+  await sql(`update data.apps set settings = '{"quotas": {"runs_at_once": 0}}' where id = $1`, [made.app]);
   const call: Call = made.as(made.acme);
   const agent = await anAgent(call);
   const make = (body: object) => must(call("POST", `/api/v1/agents/${agent.id}/agent_routines`, body), 200);

@@ -72,3 +72,105 @@ begin
     returning r.*;
 end $$;
 grant execute on function app.claim_behind_runs to agentry_api;
+
+-- A slice of the runs that are over and that their app keeps no longer, each with what it has asked of the world.
+create function app.sweep_runs(most bigint) returns bigint
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  deleted bigint := 0;
+  n bigint;
+  one record;
+begin
+  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
+        days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as oldest
+      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
+    exit when deleted >= most;
+    -- A run has some ten calls, which go with it.
+    delete from data.agent_routine_runs where ctid = any (array(
+      select ctid from data.agent_routine_runs r
+       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'arr_' || one.oldest
+         and r.status not in ('pending', 'running') limit ceil((most - deleted) / 10.0)));
+    get diagnostics n = row_count;
+    deleted := deleted + 10 * n;
+  end loop;
+  return deleted;
+end $$;
+
+-- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
+-- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
+-- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
+-- agent that has ended, entries of the feed, calls of models, events
+-- and runs when their app keeps them no longer. Whoever
+-- calls it, and however often, deletes nothing else.
+create or replace function app.sweep() returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  most constant bigint := 5000;
+  deleted bigint := 0;
+  n bigint;
+  one record;
+begin
+  if not pg_try_advisory_xact_lock(4711043) then return 0; end if;
+
+  delete from data.idempotency_keys where ctid = any (array(
+    select ctid from data.idempotency_keys where created_at < now() - interval '24 hours' limit most));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+  delete from data.tokens where ctid = any (array(
+    select ctid from data.tokens where expires_at < now() - interval '30 days' limit most - deleted));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+  delete from data.token_families where ctid = any (array(
+    select ctid from data.token_families where expires_at < now() - interval '30 days' limit most - deleted));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+
+  with past as (
+    delete from data.sandboxes where ctid = any (array(
+      select ctid from data.sandboxes where expires_at < now() limit most - deleted)) returning app_id, sandbox_id
+  )
+  insert into app.endings (app_id, sandbox_id, id, kind) select app_id, sandbox_id, sandbox_id, 'sandbox' from past;
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+
+  for one in select e.app_id, e.sandbox_id, e.id from app.endings e order by e.ended_at loop
+    exit when deleted >= most;
+    -- What came to be used while it ended stays hidden until that goes; it holds up no other.
+    begin
+      deleted := deleted + app.finish(one.app_id, one.sandbox_id, one.id, most - deleted);
+    exception when foreign_key_violation then null;
+    end;
+  end loop;
+
+  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
+        days => coalesce((a.settings -> 'activity_retention_days')::integer, 400))) as oldest,
+      app.id_at(now() - make_interval(
+        days => coalesce((a.settings #> '{retention_days,events}')::integer, 30))) as oldest_event
+      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
+    exit when deleted >= most;
+    delete from data.activity_feed_entries where ctid = any (array(
+      select ctid from data.activity_feed_entries e
+       where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id and e.id < 'afe_' || one.oldest limit most - deleted));
+    get diagnostics n = row_count;
+    deleted := deleted + n;
+    delete from data.model_calls where ctid = any (array(
+      select ctid from data.model_calls c
+       where c.app_id = one.app_id and c.sandbox_id = one.sandbox_id and c.id < 'mcl_' || one.oldest limit most - deleted));
+    get diagnostics n = row_count;
+    deleted := deleted + n;
+    -- What is gone of an org's events, its head says: whoever pulls them is told of a gap.
+    with past as (
+      delete from data.events where ctid = any (array(
+        select ctid from data.events e where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id
+          and e.id < 'evt_' || one.oldest_event and e.sequence is not null limit most - deleted))
+      returning org_id, sequence
+    ), told as (
+      update data.event_heads h set expired = greatest(h.expired, p.through)
+        from (select org_id, max(sequence) as through from past group by org_id) p
+       where h.app_id = one.app_id and h.sandbox_id = one.sandbox_id and h.org_id = p.org_id
+    )
+    select count(*) into n from past;
+    deleted := deleted + n;
+  end loop;
+  return deleted + app.sweep_runs(most - deleted);
+end $$;
