@@ -32,7 +32,7 @@ describe.runIf(system.concurrent)("at once", () => {
       const places = ids.map((id) => placeOf.get(id));
       expect(places).toEqual(places.toSorted((a, b) => a - b));
     }
-    const [head] = await sql("select sequence from data.event_heads where org_id = $1", [acme]);
+    const [head] = await sql("select sequence::int4 from data.event_heads where org_id = $1", [acme]);
     expect(head.sequence).toBe(events.length);
   });
 
