@@ -77,6 +77,9 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve",
+    // A lease, which `request_id` renews; and once out of a queue is out of it.
+    "POST /api/v1/event_subscriptions/{subscription}/claim",
+    "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge",
   ]);
   expect(operations.filter(([name, of]) => !name.startsWith("POST ") && promising(of))).toEqual([]);
   expect(Object.keys(operationOf("POST /api/v1/agents").responses)).toContain("404");
