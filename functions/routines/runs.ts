@@ -1,6 +1,6 @@
 import { createMiddleware } from "hono/factory";
 import { allow } from "../../lib/auth/allow.ts";
-import { invalid } from "../../lib/errors.ts";
+import { invalid, unprocessable } from "../../lib/errors.ts";
 import { wakeDispatcher } from "../../lib/events/remote.ts";
 import { givesEventsWhile } from "../../lib/http/events.ts";
 import { gives } from "../../lib/http/gives.ts";
@@ -24,6 +24,7 @@ import {
   toRun,
 } from "../../lib/routine-runs/schema.ts";
 import { liveRun, runsAfter } from "../../lib/runs/follow.ts";
+import { isTerminal } from "../../lib/runs/loop.ts";
 import { runsOf } from "../../lib/runs/remote.ts";
 import { reached } from "../../lib/sessions/reach.ts";
 
@@ -109,6 +110,11 @@ runs.post(
   gives(200, run, 422),
   async (c) => {
     const of = idOf(c.req.param("run"));
+    // What its object says: the row may lag behind.
+    const { status } = await liveRun(c.env, await getRun(c.var.db, of, "write"));
+    if (!isTerminal(status)) {
+      throw unprocessable("not_ended", "Only a run that is over can be retried. Cancel it first.");
+    }
     const row = await c.var.once(
       (db, id) => retryRun(db, of, id),
       (db, id) => getRun(db, id),

@@ -162,36 +162,27 @@ const invoked = (
     readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
   });
 
-/**
- * Makes a run of what another was made of, whatever became of that: by who may change it. A person runs it for itself.
- * 422 where that isn't over, and where its routine isn't active.
- */
+/** Makes a run of what another was made of, by who may change it. A person runs it for itself. 422 where its routine isn't active. */
 export async function retryRun(db: TenantDb, of: RunId, id: RunId): Promise<RunRow> {
   const child = reachChild(db, "agent_routine_run", of, "write");
-  const rows = ofReadable(db, child.rows);
   const routine = db
     .selectFrom("agent_routines")
     .where(sql<boolean>`agent_routines.id = agent_routine_runs.routine_id`)
     .where(sql<boolean>`agent_routines.status = 'active'`);
-  const why = sql<string | null>`case when status in ('pending', 'running') then 'not_ended'
-    when not exists (${routine.select(sql`1`.as("one"))}) then 'not_active' end`;
+  const able = ofReadable(db, child.rows).where(sql<boolean>`exists (${routine.select(sql`1`.as("one"))})`);
   const own = (column: string) => sql.ref(`agent_routine_runs.${column}`) as never;
   const user = db.viewer.kind === "token" ? db.viewer.user : null;
-  const run = child.db.insertUnder(rows.where(sql<boolean>`${why} is null`), "agent_routine_runs", {
+  const run = child.db.insertUnder(able, "agent_routine_runs", {
     ...{ id, agent_id: own("agent_id"), routine_id: own("routine_id"), event_name: own("event_name"), acl: own("acl") },
     ...{ payload: own("payload"), participants: own("participants"), metadata: own("metadata") },
     user_id: user ?? own("user_id"),
   });
-  const { made, found } = await child.db.batch({
+  const { made } = await child.db.batch({
     made: child.db.telling(run, telling(db, "agent_routine_run", "created")),
     told: invoked(db, id, { user }),
-    found: rows.select(why.as("why")),
   });
   if (made[0]) return made[0];
-  if (!found[0]) throw notFound("agent_routine_run");
-  throw found[0].why === "not_ended"
-    ? unprocessable("not_ended", "Only a run that is over can be retried. Cancel it first.")
-    : unprocessable("not_active", "Only a run of an active routine can be retried. Activate it first.");
+  throw unprocessable("not_active", "Only a run of an active routine can be retried. Activate it first.");
 }
 
 /** Cancels a run that waits for room, of which its object has not heard yet; of any other answers the row as it is. */

@@ -1,6 +1,6 @@
 /** Runs, through the front door: what each handler does, and what becomes of the run. */
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, type Call, must } from "../harness/index.ts";
+import { anAgent, anApp, type Call, must, sql } from "../harness/index.ts";
 
 const go = { message: "Go." };
 
@@ -180,5 +180,134 @@ describe("events", () => {
     const [run, ...others] = await runs();
     expect([others, run.event_id, run.agent]).toEqual([[], id, agent.id]);
     expect((await becomes(run.id, "completed")).result).toEqual({ value: "A-1" });
+  });
+
+  /** A routine that an event starts, and what becomes of the runs that these payloads start. */
+  async function started(fields: object, payloads: object[], agentFields: object = {}) {
+    const it = await stage(agentFields);
+    const made = await it.routine({ event_type: null, ...fields });
+    const runs = async (): Promise<any[]> =>
+      (await must(it.call("GET", `/api/v1/agent_routines/${made.id}/runs`), 200)).data.reverse();
+    for (const [i, payload] of payloads.entries()) {
+      await happen(it.call, "custom.order", payload);
+      for (let n = 0; n < 200 && (await runs()).length <= i; n++) await new Promise((done) => setTimeout(done, 50));
+    }
+    return { ...it, made, runs };
+  }
+  const slow = 'Do it.\n```script\n[{"delay_ms": 4000, "text": "Done."}]\n```';
+  const slowly = { handler_type: "preset", preset_name: "do_task", preset_config: { instructions: slow } };
+
+  it("whose payload isn't what its filters say, or which have come with its key, start none", async () => {
+    const event_config = { "custom.order": { filters: { "$.kind": "a" }, dedupe_key_path: "order" } };
+    const script = { handler_type: "script", script: "$.order" };
+    const { runs, call, becomes } = await started({ ...script, event_config }, [{ kind: "a", order: 1 }]);
+    const [first] = await runs();
+    await becomes(first.id, "completed");
+    for (const payload of [
+      { kind: "b", order: 2 },
+      { kind: "a", order: 1 },
+      { kind: "a", order: 3 },
+    ]) {
+      await happen(call, "custom.order", payload);
+    }
+    for (let n = 0; n < 200 && (await runs()).length < 3; n++) await new Promise((done) => setTimeout(done, 50));
+    const [, again, other] = await runs();
+    expect(again).toMatchObject({
+      status: "skipped",
+      result: { reason: "duplicate" },
+      worker: { status: "cancelled" },
+    });
+    expect((await becomes(other.id, "completed")).result).toEqual({ value: 3 });
+    expect(await runs()).toHaveLength(3);
+  });
+
+  it("start no second run beside one where that says to skip, and wait where that says so", async () => {
+    for (const [overlap, status] of [
+      ["skip", "skipped"],
+      ["buffer_all", "pending"],
+    ] as const) {
+      const event_config = { "custom.order": { overlap } };
+      const model = { model: "scripted/script" };
+      const { runs, becomes } = await started({ ...slowly, event_config }, [{ n: 1 }, { n: 2 }], model);
+      const [one, two] = await runs();
+      expect((await becomes(two.id, status, "completed")).status).toBe(status);
+      await becomes(one.id, "completed");
+      if (status === "pending") await becomes(two.id, "completed");
+    }
+  });
+
+  it("that a routine's own runs led to start it no more, and where it wants them, no ninth link of a chain", async () => {
+    for (const [allow_self, expected] of [
+      [false, ["completed"]],
+      [true, [...Array(7).fill("completed"), "skipped"]],
+    ] as const) {
+      const { routine, call, runs, made } = await started(
+        { handler_type: "script", script: "1", event_config: { "custom.order": {} } },
+        [],
+      );
+      const event_config = { "agent_routine_run.completed": { allow_self } };
+      const echo = await routine({ event_type: null, handler_type: "script", script: "1", event_config });
+      await happen(call, "custom.order", {});
+      const echoes = async () =>
+        (await must(call("GET", `/api/v1/agent_routines/${echo.id}/runs`), 200)).data.reverse();
+      const statuses = async () => (await echoes()).map(({ status }: any) => status);
+      for (let n = 0; n < 200 && JSON.stringify(await statuses()) !== JSON.stringify(expected); n++) {
+        await new Promise((done) => setTimeout(done, 50));
+      }
+      await new Promise((done) => setTimeout(done, 500));
+      expect(await statuses()).toEqual(expected);
+      if (allow_self) expect((await echoes()).at(-1).result).toEqual({ reason: "loop" });
+      expect([made.id, (await runs()).length]).toEqual([made.id, 1]);
+    }
+  });
+
+  it("start runs as there is room for them, and the end of one makes room", async () => {
+    const it = await stage({ model: "scripted/script" });
+    await sql(`update data.apps set settings = '{"quotas": {"runs_at_once": 1}}' where id = $1`, [it.app]);
+    const made = await it.routine(slowly);
+    const [one, two] = [await it.invoke(made), await it.invoke(made)];
+    await it.becomes(one.id, "running");
+    expect((await it.get(two.id)).status).toBe("pending");
+    await it.becomes(one.id, "completed");
+    await it.becomes(two.id, "completed");
+  });
+});
+
+describe("a structured answer", () => {
+  const aForm = async (call: Call, form: object) =>
+    (
+      await must(
+        call("POST", "/api/v1/config", {
+          ...{ kind: "AgentMessageSchema", mime_type: "application/json", raw_content: JSON.stringify(form) },
+        }),
+        201,
+      )
+    ).id;
+  const schema = { type: "object", properties: { title: { type: "string" } }, required: ["title"] };
+  const finish = (title: unknown) => ({ tool_calls: [{ name: "finish", arguments: { result: { title } } }] });
+  const tasked = async (rules: object[], form: object) => {
+    const it = await stage({ model: "scripted/script" });
+    const id = await aForm(it.call, form);
+    const instructions = `Do it.\n\`\`\`script\n${JSON.stringify(rules)}\n\`\`\``;
+    const preset_config = { instructions, structured_message_template_ids: [id] };
+    return it.run({ handler_type: "preset", preset_name: "do_task", preset_config });
+  };
+
+  it("is what the session finished with", async () => {
+    const done = await tasked([finish("A title")], { schema });
+    expect(done).toMatchObject({ status: "completed", structured_response: { title: "A title" } });
+  });
+
+  it("that a guard refuses is given anew, told what was wrong", async () => {
+    const field_guards = [{ kind: "ContainsAny", fields: ["*"], values: ["secret"], message: "It tells a secret" }];
+    const rules = [{ match: "It tells a secret", ...finish("Nothing") }, finish("The secret")];
+    const done = await tasked(rules, { schema, field_guards });
+    expect(done).toMatchObject({ status: "completed", structured_response: { title: "Nothing" } });
+  });
+
+  it("that is refused three times fails the run", async () => {
+    const field_guards = [{ kind: "RegexMatch", fields: ["title"], pattern: "^The" }];
+    const done = await tasked([finish("The secret")], { schema, field_guards });
+    expect([done.status, done.result.error]).toEqual(["failed", expect.stringMatching(/^structured_response: title/)]);
   });
 });

@@ -60,6 +60,10 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
   expect(without).toEqual([
     // There is no computer to run anything on yet.
     "POST /api/v1/agent_computers/{computer}/exec",
+    // Decided once: again, it is a 409.
+    "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve",
+    "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny",
+    "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve",
     // Nothing is made: a text comes back sealed.
     "POST /api/v1/config/encrypt_secret",
     "POST /api/v1/scripts/test",
@@ -74,9 +78,6 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/approve",
     "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny",
     "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve",
-    "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve",
-    "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny",
-    "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve",
     // A lease, which `request_id` renews; and once out of a queue is out of it.
     "POST /api/v1/event_subscriptions/{subscription}/claim",
     "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge",
