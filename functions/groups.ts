@@ -5,9 +5,10 @@ import { routers as ai } from "./ai/index.ts";
 import { routers as auth } from "./auth/index.ts";
 import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
+import { routers as events } from "./events/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
 import { routers as sessions } from "./sessions/index.ts";
 
-export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai, sessions };
+export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai, sessions, events };

@@ -5,8 +5,8 @@ import { worker } from "../lib/http/worker.ts";
 import { sweep } from "../lib/sweep.ts";
 import { groups } from "./groups.ts";
 
-export { Dispatcher } from "../lib/events/dispatcher.ts";
-export { EventQueue } from "../lib/events/queue.ts";
+export { Dispatcher } from "../lib/dispatch/object.ts";
+export { EventQueue } from "../lib/event-subscriptions/object.ts";
 export { RunsObject } from "../lib/runs/object.ts";
 export { Scheduler } from "../lib/schedules/scheduler.ts";
 export { SessionObject } from "../lib/sessions/object.ts";

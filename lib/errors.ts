@@ -8,7 +8,7 @@ export type FieldError = { field: string; message: string };
 
 /** A refusal on its way to the client. `code` is stable and for programs, `message` for people. */
 export class ApiError extends Error {
-  readonly status: 400 | 401 | 403 | 404 | 405 | 409 | 412 | 413 | 415 | 422 | 429 | 503;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 409 | 410 | 412 | 413 | 415 | 422 | 429 | 503;
   readonly code: string;
   readonly fields: FieldError[];
   readonly headers: Record<string, string>;
@@ -74,6 +74,14 @@ export const conflict = (field: string) =>
 /** 409 that is not about one field's value. */
 export const refused = (code: string, message: string) => new ApiError(409, code, message);
 
+/** 410: what follows is kept no longer, so that to go on would be to leave something out. */
+export const eventsExpired = () =>
+  new ApiError(
+    410,
+    "events_expired",
+    "Events that follow `after` are kept no longer. Without `after`, the list begins with the oldest that is kept.",
+  );
+
 /** 412 (RFC 9110 §13.1.1): the thing has changed since the client looked. */
 export const preconditionFailed = () =>
   new ApiError(412, "precondition_failed", "This has changed since the ETag in If-Match was given. Read it again.");
@@ -88,9 +96,9 @@ export const noSuch = (field: string) => invalid({ field, message: `there is no 
 /** 422 that is not about a field: the state of things forbids it. */
 export const unprocessable = (code: string, message: string) => new ApiError(422, code, message);
 
-/** 422: the agent has as many of these as it can have. */
-export const limitReached = (name: string, most: string) =>
-  unprocessable("limit_reached", `An agent has at most ${most} of these: ${name}. Delete one first.`);
+/** 422: the agent, or the org, has as many of these as it can have. */
+export const limitReached = (name: string, most: string, whose = "agent") =>
+  unprocessable("limit_reached", `An ${whose} has at most ${most} of these: ${name}. Delete one first.`);
 
 /** 503: the database is out of reach for the moment. The cause is for the log. */
 export function unavailable(cause: unknown) {

@@ -85,6 +85,11 @@ export const kinds = {
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
   event: kind({ prefix: "evt", table: "events", name: "event" }),
+  event_subscription: kind({
+    ...{ prefix: "esub", state: "status", table: "event_subscriptions", name: "event subscription", tells: changes },
+  }),
+  // What a queue holds: its Durable Object has it.
+  event_subscription_delivery: kind({ prefix: "esd", table: null, name: "delivery" }),
   installation_source: kind({
     ...{
       prefix: "cso",
@@ -126,3 +131,7 @@ export type Told = { [K in Kind]: Tells<K> }[Kind];
 export const told = Object.entries(kinds).flatMap(([kind, facts]) =>
   "tells" in facts ? facts.tells.map((event) => `${kind}.${event}` as Told) : [],
 );
+
+/** All that is an event, too. Tokens are made thousands of times a second: each is told of, and nobody is woken. */
+export type Published = Exclude<Told, "token.created">;
+export const published = told.filter((name): name is Published => name !== "token.created");

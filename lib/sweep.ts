@@ -1,11 +1,36 @@
 /** What the cron does every minute. */
 import { sweep as deletePast } from "./db/sweep.ts";
+import { wakeDispatchers } from "./dispatch/sweep.ts";
 import type { Bindings } from "./env.ts";
-import { eraseSessions, wakeSessions } from "./sessions/sweep.ts";
+import { queueOf } from "./event-subscriptions/remote.ts";
+import type { Id } from "./ids.ts";
+import type { Place } from "./objects/stub.ts";
+import { askSweep, forEach, inBatches } from "./objects/sweep.ts";
+import { sessionOf } from "./sessions/remote.ts";
+import { wakeSessions } from "./sessions/sweep.ts";
 
 /** Objects are woken first, within their minute, and erased when the rows are gone; neither waits for the other's fault. */
 export async function sweep(env: Bindings): Promise<void> {
   const rows = deletePast(env.DATABASE_URL);
-  const turns = await Promise.allSettled([wakeSessions(env), rows, rows.finally(() => eraseSessions(env))]);
+  const waking = [wakeSessions(env), wakeDispatchers(env)];
+  const turns = await Promise.allSettled([...waking, rows, rows.finally(() => eraseObjects(env))]);
   for (const turn of turns) if (turn.status === "rejected") throw turn.reason;
 }
+
+type Left = Place &
+  (
+    | { kind: "agent_session"; id: Id<"agent_session"> }
+    | { kind: "event_subscription"; id: Id<"event_subscription"> }
+  ) & {
+    n: number;
+  };
+const objectOf = (env: Bindings, row: Left) => (row.kind === "agent_session" ? sessionOf(env, row) : queueOf(env, row));
+
+/** Erases the objects whose rows are gone. One that can't be erased now comes again. */
+const eraseObjects = (env: Bindings): Promise<void> =>
+  inBatches(async (most) => {
+    const left = await askSweep<Left>(env, "select * from app.claim_erasures($1, $2)", most);
+    const done = await forEach(left, (row) => objectOf(env, row).erase());
+    if (done.length) await askSweep(env, "select app.erased($1, $2)", `{${done.map(({ n }) => n)}}`);
+    return left.length;
+  });

@@ -1,8 +1,8 @@
 /** Every Durable Object's class, and no route: whoever reaches an object binds this Worker, so it needs none of them. */
 import { worker } from "../../lib/http/worker.ts";
 
-export { Dispatcher } from "../../lib/events/dispatcher.ts";
-export { EventQueue } from "../../lib/events/queue.ts";
+export { Dispatcher } from "../../lib/dispatch/object.ts";
+export { EventQueue } from "../../lib/event-subscriptions/object.ts";
 export { RunsObject } from "../../lib/runs/object.ts";
 export { Scheduler } from "../../lib/schedules/scheduler.ts";
 export { SessionObject } from "../../lib/sessions/object.ts";

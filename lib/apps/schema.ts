@@ -2,8 +2,9 @@ import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
 import { map, stamp, text } from "../http/valid.ts";
 
-const whole = (min: number, max: number) =>
-  v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));
+const number = (min: number, max: number) => v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max));
+const whole = (min: number, max: number) => v.optional(v.nullable(number(min, max)));
+const days = v.optional(number(1, 3650));
 
 /** What an app may set; null takes back what was set. */
 const settings = v.pipe(
@@ -13,6 +14,10 @@ const settings = v.pipe(
     min_routine_interval_seconds: whole(60, 86_400),
     /** How many days entries of the activity feed are kept; without it, 400. */
     activity_retention_days: whole(1, 3650),
+    /** How many days these are kept; without a number, events and occurrences 30, runs 90. */
+    retention_days: v.optional(
+      v.nullable(v.pipe(map, v.strictObject({ events: days, occurrences: days, runs: days }))),
+    ),
   }),
 );
 

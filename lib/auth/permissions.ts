@@ -29,6 +29,7 @@ const holds = {
   entitlements: shown,
   env_vars: secret,
   event_subscriptions: work,
+  events: work,
   extractions: work,
   files: work,
   health_actions: work,

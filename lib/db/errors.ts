@@ -39,7 +39,7 @@ export const lostRace = (error: unknown) => ["23503", "40001", "40P01"].includes
 
 /**
  * What the database refused, as the refusal it stands for: what `app.enter_…`, `app.act_as`, `app.must_…` and
- * `app.at_most` raised; a broken constraint, whose name says which field is at fault; what passes, as a 503. Anything
+ * `app.at_most…` raised; a broken constraint, whose name says which field is at fault; what passes, as a 503. Anything
  * else as it is: a bug.
  */
 export function asRefusal(error: unknown, permission: string): unknown {
@@ -52,7 +52,7 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE404") return notFound(reason as Kind);
   if (code === "23503" && reason.startsWith("update or delete")) return stillUsed(nameOf(refused.table));
   if (code === "AE420") return invalid({ field: refused.constraint, message: reason });
-  if (code === "AE422") return limitReached(nameOf(refused.table), reason);
+  if (code === "AE422") return limitReached(nameOf(refused.table), reason, refused.constraint || undefined);
   return asFieldError(refused) ?? error;
 }
 

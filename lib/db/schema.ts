@@ -105,6 +105,7 @@ export type CallOutcome = (typeof callOutcomes)[number];
 export const installationStates = ["pending", "active", "paused", "suspended"] as const;
 export type InstallationState = (typeof installationStates)[number];
 export const sourceStates = ["pending", "active", "paused"] as const;
+export const subscriptionStatuses = ["active", "paused"] as const;
 export type SourceState = (typeof sourceStates)[number];
 
 export interface Database {
@@ -502,6 +503,21 @@ export interface Database {
     id: GeneratedAlways<Id<"org"> | None>;
     sequence: ColumnType<number, never, number>;
     delivered: ColumnType<number, never, number>;
+    expired: ColumnType<number, never, never>;
+    woken_at: ColumnType<string | null, never, never>;
+  };
+  event_subscriptions: Owner & {
+    id: Fixed<Id<"event_subscription">>;
+    user_id: Fixed<Id<"user"> | null>;
+    name: string;
+    event_names: string[];
+    status: Generated<(typeof subscriptionStatuses)[number]>;
+    max_pending_events: number;
+    retention_seconds: number;
+    visibility_timeout_seconds: number;
+    tag: GeneratedAlways<string>;
+    created_at: Stamp;
+    updated_at: Stamp;
   };
   model_calls: Owner & {
     id: Fixed<Id<"model_call">>;

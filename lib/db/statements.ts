@@ -79,6 +79,11 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
     return new Patch(rows, this.#update, this.#values, this.#run);
   }
 
+  /** Whether it sets the column. */
+  sets(column: string): boolean {
+    return (this.#values as Record<string, unknown>)[column] !== undefined;
+  }
+
   /**
    * The row is held while it is looked at, so that of two equal patches at once the second answers what the first made.
    * `entry` inserts from `changed`; `more` is what is selected beside `subject`.

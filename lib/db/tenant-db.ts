@@ -18,7 +18,7 @@ import {
   type UpdateObject,
 } from "kysely";
 import { type Id, newId } from "../ids.ts";
-import { type Kind, kinds, type Told } from "../kinds.ts";
+import { type Kind, kinds, type Published, published, type Told } from "../kinds.ts";
 import type { CursorPage, Page } from "../paging.ts";
 import { asRefusal, lostRace } from "./errors.ts";
 import type { Connection } from "./neon.ts";
@@ -60,6 +60,8 @@ type Answers<Q extends Record<string, Statement<unknown>>> = {
 };
 
 type Expression<T> = RawBuilder<T>;
+const isExpression = (value: unknown): value is Expression<unknown> =>
+  value instanceof Object && "toOperationNode" in value;
 
 /** What an activity entry says of a changed row; expressions are over its columns. */
 export type Telling = {
@@ -280,7 +282,11 @@ export class TenantDb {
   }
 
   /** A call of a function of the database, which is told the tenant first; `columns` of what it answers. */
-  call<O>(name: "mint_token" | "rotate_token" | "family_user", args: unknown[], columns = "*"): Statement<O> {
+  call<O>(
+    name: "mint_token" | "rotate_token" | "family_user" | "number_events",
+    args: unknown[],
+    columns = "*",
+  ): Statement<O> {
     const { app, sandbox } = this.tenant;
     const all = [app, sandbox, this.tenant.kind === "org" ? this.tenant.org : "*", ...args];
     const text = `select ${columns} from app.${name}(${all.map((_, i) => `$${i + 1}`)})`;
@@ -400,12 +406,13 @@ export class TenantDb {
       select ${newId("activity_feed_entry")}, ${place}, ${kind}, ${title}, ${about}, ${JSON.stringify({ actor, ...metadata })}
         from changed), event as (
       insert into data.events (id, app_id, sandbox_id, org_id, name, payload, agent_id, user_id, readers, causes)
-      select ${newId("event")}, ${place}, ${kind}, ${payload}, ${about}, ${[...this.#causes]}::text[] from changed
+      select event_id, ${place}, event_name, ${payload}, ${about}, ${[...this.#causes]}::text[]
+        from changed cross join lateral (${this.#namesOf(kind, change)}) names (event_id, event_name)
       returning org_id`;
     const more = sql.join([
       sql``,
       ...Object.entries(shown ?? {}).map(([name, value]) => sql`${value} as ${sql.ref(name)}`),
-      sql`(select e.org_id from event e where ${this.#listening(sql`e.org_id`)}) as heard_in`,
+      this.#heardIn,
     ]);
     if (change instanceof Patch) return change.telling(entry, more) as never;
     const changed = change.returningAll() as unknown as InsertQueryBuilder<Database, T, object>;
@@ -414,11 +421,55 @@ export class TenantDb {
     ) as never;
   }
 
+  /** The events that a change of a row is, each with a new id: itself and, behind it, the state that the row has come to. */
+  #namesOf(kind: Told, change: unknown) {
+    if (!published.includes(kind as Published)) return sql`select null, null where false`;
+    const itself = sql`select ${newId("event")}, ${kind}`;
+    const [subject] = kind.split(".") as [Kind];
+    const { state } = kinds[subject] as { state?: "status" | "state" };
+    if (!state || !(change instanceof Patch) || !change.sets(state)) return itself;
+    const was = sql`(select ${sql.ref(`was.${state}`)} from held was where was.id = changed.id)`;
+    const now = sql.ref(`changed.${state}`);
+    return sql`${itself} union all select ${newId("event")}, ${`${subject}.`} || ${now} where ${now} is distinct from ${was}`;
+  }
+
+  /**
+   * Writes an event where the one row above is, over whose columns its values may be expressions: nothing, where there is
+   * none, or the event is there. lib/events/emit.ts knows what events say.
+   */
+  event<P extends TenantTable>(
+    above: Rows<P>,
+    { payload, ...event }: Omit<InsertObject<Database, "events">, "payload" | "causes"> & { payload: object },
+  ): Runs<Row<"events">> {
+    const { viewer } = this.#door;
+    const fields = Object.entries(payload);
+    const values = Object.fromEntries(fields.filter(([, value]) => !isExpression(value)));
+    const expressions = fields.flatMap(([field, value]) =>
+      isExpression(value) ? [sql`${field}::text`, value as Expression<unknown>] : [],
+    );
+    const there = this.selectFrom("events").where(sql<boolean>`events.id = ${event.id}`);
+    const free = above.where(sql<boolean>`not exists (${there.select(sql`1`.as("one"))})`);
+    const insert = this.insertUnder(free, "events", {
+      ...{ user_id: viewer.kind === "token" ? viewer.user : null, causes: sql`${[...this.#causes]}::text[]` },
+      ...event,
+      payload: sql`${JSON.stringify(values)}::jsonb || jsonb_strip_nulls(jsonb_build_object(${sql.join(expressions)}))`,
+    } as never);
+    const written = insert.returningAll() as unknown as Expression<unknown>;
+    return this.running(sql`with event as (${written}) select event.*, ${this.#heardIn} from event`);
+  }
+
+  /** Of a statement that has written into `event`: where somebody listens to it. Taken off the row by `#heard`. */
+  get #heardIn(): Expression<unknown> {
+    return sql`(select e.org_id from event e where ${this.#listening(sql`e.org_id`)} limit 1) as heard_in`;
+  }
+
   /** Whether anybody reacts to the events of a place, who would have to be woken. */
   #listening(org: Expression<unknown>): Expression<boolean> {
     const { app, sandbox } = this.tenant;
     return sql`exists (select from data.agent_routines r where r.app_id = ${app} and r.sandbox_id = ${sandbox}
-      and r.org_id = ${org} and r.status = 'active' and coalesce(r.event_type, r.event_config::text) is not null)`;
+      and r.org_id = ${org} and r.status = 'active' and coalesce(r.event_type, r.event_config::text) is not null)
+      or exists (select from data.event_subscriptions s where s.app_id = ${app} and s.sandbox_id = ${sandbox}
+        and s.org_id = ${org} and s.status = 'active')`;
   }
 
   /** A statement that the verbs have no word for, of parts that they made. */

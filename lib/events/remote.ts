@@ -5,6 +5,8 @@ import { objectOfTenant, type Place } from "../objects/stub.ts";
 export interface DispatcherRemote extends Rpc.DurableObjectBranded {
   /** Something happened there, or a run may begin now that couldn't: looks soon. */
   wake(): Promise<void>;
+  /** Gives a number to all that has none, before it answers. */
+  number(): Promise<void>;
 }
 
 export const dispatcherOf = ({ DISPATCHER }: Bindings, place: Place) =>

@@ -15,6 +15,7 @@ const reasons = {
   403: "The org is suspended",
   404: "Something that it names is absent, or not for the caller",
   409: "A value is taken, or the state forbids it",
+  410: "What follows is kept no longer",
   412: "It has changed since it was looked at",
   422: "The state forbids it",
   429: "There are too many already, or too many at once",

@@ -4,6 +4,7 @@ import { feedReaders } from "../agents/queries.ts";
 import type { ModelCallStatus, SessionStatus } from "../db/schema.ts";
 import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
+import { emitting } from "../events/emit.ts";
 import type { Id } from "../ids.ts";
 import type { Usage } from "../model/index.ts";
 import type { SessionRow } from "./remote.ts";
@@ -56,10 +57,17 @@ const cut = (given: Record<string, unknown>): string => {
   return JSON.stringify({ cut: storable(`${text.slice(0, MAX_ARGUMENTS / 2)}… of ${text.length} characters`) });
 };
 
+/** Who may read what is told of a session: who may read its agent. */
+const agentReaders = (db: TenantDb) =>
+  db
+    .selectFrom("agents")
+    .where("agents.id", "=", sql.ref<Id<"agent">>("agent_sessions.agent_id"))
+    .select(feedReaders.as("readers"));
+
 /** The statements that tell it, as of a sequence; their names begin with `name`. */
 export function telling(
   db: TenantDb,
-  { id, user_id }: SessionRow,
+  { id, agent_id, user_id }: SessionRow,
   { name, sequence, data }: { name: string; sequence: number; data: Projection },
 ): Record<string, Statement<unknown>> {
   const session = db.selectFrom("agent_sessions").where("agent_sessions.id", "=", id);
@@ -76,7 +84,15 @@ export function telling(
         .updateTable("agent_sessions")
         .set(set as never)
         .where("id", "=", id);
-      return { [name]: update.where("sequence", "<=", sequence) };
+      // An event of the row as it was: told again, it is in that state already.
+      const turning = session.where("sequence", "<=", sequence).where("status", "<>", data.status);
+      return {
+        [`${name} turned`]: emitting(db, turning, {
+          ...{ name: `agent_session.${data.status}`, payload: { id, agent: agent_id, status: data.status } },
+          ...{ agent_id, user_id, readers: sql`(${agentReaders(db)})` },
+        }),
+        [name]: update.where("sequence", "<=", sequence),
+      };
     }
     case "call": {
       const { kind: _, arguments: given, error, name: called, ...facts } = data;
@@ -116,14 +132,10 @@ export function telling(
         .selectFrom("activity_feed_entries")
         .where("activity_feed_entries.id", "=", entry)
         .select(sql`1`.as("one"));
-      const agent = db
-        .selectFrom("agents")
-        .where("agents.id", "=", sql.ref<Id<"agent">>("agent_sessions.agent_id"))
-        .select(feedReaders.as("readers"));
       return {
         [name]: db.insertUnder(session.where(sql<boolean>`not exists (${there})`), "activity_feed_entries", {
           ...{ id: entry, kind, level, title: storable(title), correlation_id: id, created_at },
-          ...{ agent_id: sql`agent_sessions.agent_id`, user_id, readers: sql`(${agent})` },
+          ...{ agent_id: sql`agent_sessions.agent_id`, user_id, readers: sql`(${agentReaders(db)})` },
           metadata: sql`${JSON.stringify(storable(metadata))}::jsonb`,
         } as never),
       };

@@ -1,0 +1,40 @@
+/** A tenant's Dispatcher: numbers what happened there, hands it to all who react, and admits the runs that came of it. */
+import { queueOf } from "../event-subscriptions/remote.ts";
+import type { DispatcherRemote } from "../events/remote.ts";
+import { TenantObject } from "../objects/tenant-object.ts";
+import { admitRuns, startRuns } from "../runs/start.ts";
+import { MOST_NUMBERED, nextPage, number } from "./queries.ts";
+
+export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
+  async wake(): Promise<void> {
+    this.due("dispatch", Date.now());
+  }
+
+  async number(): Promise<void> {
+    while ((await number(this.db)) === MOST_NUMBERED);
+    this.due("dispatch", Date.now());
+  }
+
+  /**
+   * Page by page: who reacts has each event before the cursor moves past it, so that after a crash a page comes again. A
+   * run is made once for an event, and a queue takes one once. What is numbered and handed on while the org is suspended
+   * starts when that is lifted.
+   */
+  protected override async whenDue(): Promise<void> {
+    for (let through = 0; ; ) {
+      const { numbered, events, subscriptions } = await nextPage(this.db, through);
+      const last = events.at(-1);
+      if (last) {
+        const deliveries = subscriptions.flatMap(({ hears, ...row }) => {
+          const heard = events.filter(({ sequence }) => hears.includes(sequence!));
+          return heard.length ? [queueOf(this.env, row).deliver(row, heard)] : [];
+        });
+        await Promise.all([startRuns(this.db, events), ...deliveries]);
+        through = last.sequence!;
+      } else if (numbered < MOST_NUMBERED) break;
+    }
+    if (this.orgStatus === "suspended") return;
+    const again = await admitRuns(this.db, this.env);
+    if (again !== null) this.due("dispatch", again);
+  }
+}
