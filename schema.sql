@@ -74,7 +74,9 @@ insert into app.migrations (name) values
   ('2026-11-23-named-configs'),
   ('2026-11-24-sessions'),
   ('2026-11-25-events'),
-  ('2026-11-25-queues');
+  ('2026-11-25-queues'),
+  ('2026-11-25-runs');
+  ('2026-11-25-runs');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -1043,7 +1045,10 @@ alter table data.agent_routine_runs
   add constraint agent_routine_runs_size_check check (octet_length(jsonb_build_object('payload', payload,
     'participants', participants, 'delivery', delivery, 'metadata', metadata, 'acl', acl)::text) <= 65536),
   add constraint agent_routine_runs_result_check
-    check (octet_length(jsonb_build_array(result, structured_response)::text) <= 65536);
+    check (octet_length(jsonb_build_array(result, structured_response)::text) <= 131072);
+-- How many began within the minute.
+create index agent_routine_runs_admitted_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, admitted_at)
+  where admitted_at is not null;
 select app.wall('data.agent_routine_runs', 'select, insert, update, delete');
 
 -- Schedules.
@@ -1221,9 +1226,11 @@ create table app.erasures (
   sandbox_id text collate "C" not null,
   org_id     text collate "C" not null,
   id         text collate "C" not null,
-  kind       text not null check (kind in ('agent_session', 'event_subscription')),
+  kind       text not null check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run')),
   deleted_at timestamptz not null default now(),
-  tried_at   timestamptz
+  tried_at   timestamptz,
+  -- Of the object of that id, what alone is gone.
+  parts      text[] collate "C"
 );
 create index erasures_tried_at_idx on app.erasures (tried_at nulls first, n);
 
@@ -1235,6 +1242,20 @@ begin
     select g.app_id, g.sandbox_id, g.org_id, g.id, tg_argv[0] from gone g;
   return null;
 end $$;
+
+-- All of an agent's runs are in one object, which hears of those that are gone at once.
+create function app.leave_runs() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into app.erasures (app_id, sandbox_id, org_id, id, kind, parts)
+    select g.app_id, g.sandbox_id, g.org_id, g.agent_id, 'agent_routine_run', array_agg(g.id) from gone g
+     group by g.app_id, g.sandbox_id, g.org_id, g.agent_id;
+  return null;
+end $$;
+create trigger leave_runs after delete on data.agent_routine_runs referencing old table as gone
+  for each statement execute function app.leave_runs();
+create trigger leave_objects after delete on data.agents referencing old table as gone
+  for each statement execute function app.leave_objects('agent');
 
 create table data.agent_sessions (
   id                text collate "C" not null,
@@ -1258,6 +1279,7 @@ create table data.agent_sessions (
   routine_run_id    text collate "C",
   schedule_id       text collate "C",
   causes            text[] collate "C" not null default '{}',
+  model             text,
   metadata          jsonb not null default '{}',
   status            text not null default 'pending'
                     check (status in ('pending', 'running', 'waiting', 'completed', 'failed', 'cancelled')),
@@ -1289,6 +1311,7 @@ create unique index agent_sessions_trajectory_key on data.agent_sessions (app_id
 create index agent_sessions_look_at_idx on data.agent_sessions (look_at) where look_at is not null;
 -- A page of a hundred makes 20 MB.
 alter table data.agent_sessions
+  add constraint agent_sessions_model_check check (octet_length(model) <= 800),
   add constraint agent_sessions_instructions_check check (octet_length(instructions) <= 65536),
   add constraint agent_sessions_result_schema_check check (octet_length(result_schema::text) <= 65536),
   add constraint agent_sessions_metadata_check check (octet_length(metadata::text) <= 24576),
@@ -1298,14 +1321,14 @@ create trigger leave_objects after delete on data.agent_sessions referencing old
   for each statement execute function app.leave_objects('agent_session');
 select app.wall('data.agent_sessions', 'select, insert, update, delete');
 
--- What a session's model asked its tools for.
+-- What a session's model asked its tools for, and what a run's commands ask of the world.
 create table data.tool_calls (
   id             text collate "C" not null,
   app_id         text collate "C" not null,
   sandbox_id     text collate "C" not null,
   org_id         text collate "C" not null,
   agent_id       text collate "C" not null,
-  session_id     text collate "C" not null,
+  session_id     text collate "C",
   name           text not null,
   turn           integer not null,
   arguments      jsonb not null,
@@ -1321,14 +1344,20 @@ create table data.tool_calls (
   requested_at   timestamptz not null,
   started_at     timestamptz,
   completed_at   timestamptz,
+  routine_run_id text collate "C",
   primary key (app_id, sandbox_id, id),
   constraint tool_calls_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint tool_calls_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
   constraint tool_calls_session_fkey foreign key (app_id, sandbox_id, org_id, agent_id, session_id)
-    references data.agent_sessions (app_id, sandbox_id, org_id, agent_id, id) on delete cascade
+    references data.agent_sessions (app_id, sandbox_id, org_id, agent_id, id) on delete cascade,
+  constraint tool_calls_run_fkey foreign key (app_id, sandbox_id, org_id, routine_run_id)
+    references data.agent_routine_runs (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint tool_calls_of_check check ((session_id is null) <> (routine_run_id is null))
 );
 create index tool_calls_session_idx on data.tool_calls (app_id, sandbox_id, org_id, agent_id, session_id, id);
+create index tool_calls_run_idx on data.tool_calls (app_id, sandbox_id, org_id, routine_run_id, id)
+  where routine_run_id is not null;
 -- What waits for a person.
 create index tool_calls_outcome_idx on data.tool_calls (app_id, sandbox_id, org_id, id)
   where outcome in ('awaiting_approval', 'unknown');
@@ -1746,9 +1775,26 @@ begin
 end $$;
 grant execute on function app.claim_behind to agentry_api;
 
+-- As claim_behind, of runs: those that wait for room, too, whose place somebody should have looked at by now.
+create function app.claim_behind_runs(mac bytea, most integer) returns setof data.agent_routine_runs
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac('objects.sweep', mac);
+  return query update data.agent_routine_runs r set look_at = now() + interval '60 seconds'
+    where r.ctid = any (array(select b.ctid from data.agent_routine_runs b
+      where b.look_at < now() and b.status in ('pending', 'running')
+        and not exists (select from data.orgs o
+          where (o.app_id, o.sandbox_id, o.id) = (b.app_id, b.sandbox_id, b.org_id) and o.status = 'suspended')
+        and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
+          and e.id in (b.sandbox_id, b.org_id, b.agent_id))
+      order by b.look_at limit most for no key update skip locked))
+    returning r.*;
+end $$;
+grant execute on function app.claim_behind_runs to agentry_api;
+
 -- Objects that are to erase themselves, each claimed for a minute; and those that have.
 create function app.claim_erasures(mac bytea, most integer)
-returns table (n bigint, app_id text, sandbox_id text, org_id text, id text, kind text)
+returns table (n bigint, app_id text, sandbox_id text, org_id text, id text, kind text, parts text[])
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac('objects.sweep', mac);
@@ -1756,7 +1802,7 @@ begin
     where x.n = any (array(select b.n from app.erasures b
       where b.tried_at is null or b.tried_at < now() - interval '60 seconds'
       order by b.tried_at nulls first, b.n limit most for update skip locked))
-    returning x.n, x.app_id, x.sandbox_id, x.org_id, x.id, x.kind;
+    returning x.n, x.app_id, x.sandbox_id, x.org_id, x.id, x.kind, x.parts;
 end $$;
 grant execute on function app.claim_erasures to agentry_api;
 

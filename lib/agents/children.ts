@@ -41,23 +41,30 @@ export const passesOwn = (db: TenantDb, column: "readers" | "writers"): RawBuild
   passes(db.viewer, column, { user: "user_id" }, "everyone");
 
 /** Who passes two lists, as far as one list can say: those that both name, never more. */
-const both = sql`(select case when a is null then o when o is null then a when 'everyone' = any (a) then o
+const both = (
+  row: string,
+) => sql`(select case when a is null then o when o is null then a when 'everyone' = any (a) then o
     when 'everyone' = any (o) then a else array(select unnest(a) intersect select unnest(o)) end
-  from (select case when changed.readers is not null
-    then changed.readers || array_remove(array['user:' || changed.user_id], null) end as o) own,`;
+  from (select case when ${sql.ref(`${row}.readers`)} is not null
+    then ${sql.ref(`${row}.readers`)} || array_remove(array['user:' || ${sql.ref(`${row}.user_id`)}], null) end as o) own,`;
+
+/** Who may read what is told of a row: who may read its agent, and it. */
+export function readersOf(db: TenantDb, kind: ChildKind, row = "changed"): RawBuilder<string[] | null> {
+  const agent = db.selectFrom("agents").where("agents.id", "=", sql.ref<Id<"agent">>(`${row}.agent_id`));
+  return hasAcl(kind)
+    ? sql`${both(row)} (${agent.select(feedReaders.as("a"))}) above)`
+    : sql`(${agent.select(feedReaders.as("readers"))})`;
+}
 
 /** What the feed tells of one: who may read the agent, and it, may read the entry. */
 export function telling<K extends ChildKind>(db: TenantDb, kind: K, event: "created" | "updated" | "deleted"): Telling {
   const facts: { name: string; title?: string } = kinds[kind];
   const title = facts.title ? sql`coalesce(${sql.ref(facts.title)}, id)` : sql`id`;
-  const agent = db.selectFrom("agents").where("agents.id", "=", sql.ref<Id<"agent">>("changed.agent_id"));
   return {
     kind: `${kind}.${event}` as Told,
     title: sql`${`${facts.name[0]!.toUpperCase()}${facts.name.slice(1)} ${event}: `} || ${title}`,
     agent_id: sql`agent_id`,
-    readers: hasAcl(kind)
-      ? sql`${both} (${agent.select(feedReaders.as("a"))}) above)`
-      : sql`(${agent.select(feedReaders.as("readers"))})`,
+    readers: readersOf(db, kind),
   };
 }
 

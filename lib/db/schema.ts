@@ -454,6 +454,8 @@ export interface Database {
     is_system_session: Generated<boolean>;
     routine_run_id: ColumnType<Id<"agent_routine_run"> | null, Id<"agent_routine_run"> | null | undefined, never>;
     schedule_id: ColumnType<Id<"agent_schedule"> | null, Id<"agent_schedule"> | null | undefined, never>;
+    /** Null: its agent's. */
+    model: ColumnType<string | null, string | null | undefined, never>;
     /** The routines whose runs led to it, oldest first. */
     causes: ColumnType<string[], string[] | undefined, never>;
     metadata: Json<Metadata>;
@@ -471,7 +473,9 @@ export interface Database {
   };
   tool_calls: OnAgent & {
     id: Fixed<Id<"tool_call">>;
-    session_id: Fixed<Id<"agent_session">>;
+    /** One of the two. */
+    session_id: Fixed<Id<"agent_session"> | null>;
+    routine_run_id: Fixed<Id<"agent_routine_run"> | null>;
     name: Fixed<string>;
     turn: Fixed<number>;
     arguments: ColumnType<Metadata, string, never>;

@@ -30,4 +30,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-24-sessions",
   "2026-11-25-events",
   "2026-11-25-queues",
+  "2026-11-25-runs",
 ];

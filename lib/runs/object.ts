@@ -1,6 +1,337 @@
-/** The runs of an agent, or of an automation: the only writer of their journals. */
+/**
+ * The runs of an agent, or of an automation: the only writer of their journals. It owns the runs at work, lends them the
+ * hands that reach the database, scripts and sessions, and sees to it that Postgres hears of what happened.
+ */
+import { real } from "../db/schema.ts";
+import type { Bindings } from "../env.ts";
+import { readSecrets } from "../env-vars/queries.ts";
+import { wakeDispatcher } from "../events/remote.ts";
+import { type Id, newId } from "../ids.ts";
+import { Journal } from "../journal/journal.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
+import { schedulerOf } from "../schedules/remote.ts";
+import type { Refused, Resolution, Sender } from "../sessions/remote.ts";
+import { sessionOf } from "../sessions/remote.ts";
+import { masker } from "../tools/mask.ts";
+import type { RunEvent, RunFrame } from "./frames.ts";
+import { isTerminal } from "./loop.ts";
+import { type PinnedRoutine, pinRun, programOf } from "./pin.ts";
+import { type Projection, telling } from "./project.ts";
+import type { RunPage, RunRow, RunsRemote, RunView } from "./remote.ts";
+import { type Hands, Run } from "./run.ts";
+import { argumentsOf, heard, type RunWorld, send, sessionRow } from "./send.ts";
 
-export class RunsObject extends TenantObject {
-  protected override async whenDue(): Promise<void> {}
+/** So long an answer of the database holds: that the org is alive, what the agent's secrets are, whose its routines are. */
+const FRESH_MS = 4_000;
+/** While a run is at work somebody looks after it, should its alarm be lost. */
+const LOOK_MS = 45_000;
+const MAX_WAIT_MS = 20_000;
+const MOST_OWED = 50;
+const NO_ARGUMENT = /^(evaluate|wait)$/;
+
+const gone: Refused = { refused: { status: 409, code: "not_waiting", message: "The run is over." } };
+
+export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof Rpc.DurableObjectBranded> {
+  /** Those that are not over, or of which somebody was told lately. */
+  readonly #runs = new Map<string, Run>();
+  readonly #journals = new Map<string, Journal<RunEvent>>();
+  /** Of a scope whose runs share a session: the session's id. */
+  readonly #shared: Journal<RunEvent>;
+  /** Every value that was a secret since the object is in memory: one that was replaced stays masked. */
+  readonly #known = new Set<string>();
+  readonly #waiting = new Map<string, Set<() => void>>();
+  #secrets: Readonly<Record<string, string>> | null = null;
+  #owners: ReadonlyMap<string, Id<"user">> = new Map();
+  #mask: <T>(value: T) => T = (value) => value;
+  /** When the org was last known to be alive, and the secrets to be these. */
+  #readAt = 0;
+  #reading: Promise<void> | null = null;
+  /** The end of the script that runs. */
+  #script: Promise<unknown> = Promise.resolve();
+
+  constructor(ctx: DurableObjectState, env: Bindings) {
+    super(ctx, env);
+    this.#shared = new Journal(ctx.storage.sql, "shared sessions");
+  }
+
+  async start(row: RunRow): Promise<void> {
+    const run = this.#open(row.id, row);
+    if (!run) return;
+    if (!run.isOver) this.due(`run ${row.id}`, Date.now());
+    // Nobody has heard of it for long: its sessions may have something to say.
+    if (run.sessions.length) run.hear();
+    if (this.#journalOf(row.id).owed(1).length) this.due(`project ${row.id}`, Date.now());
+  }
+
+  async view(row: RunRow): Promise<RunView | null> {
+    return this.#open(row.id, row)?.view() ?? null;
+  }
+
+  async cancel(row: RunRow): Promise<RunView | null> {
+    return this.#open(row.id, row)?.cancel() ?? null;
+  }
+
+  async decide(
+    row: RunRow,
+    command: string,
+    decision: { approved: boolean; arguments_hash: string; note: string | null; by: Sender },
+  ): Promise<RunView | Refused> {
+    if (!this.#secrets) await this.#read();
+    return this.#open(row.id, row)?.decide(command, decision) ?? gone;
+  }
+
+  async resolve(row: RunRow, command: string, resolution: Resolution & { by: Sender }): Promise<RunView | Refused> {
+    if (!this.#secrets) await this.#read();
+    return this.#open(row.id, row)?.resolve(command, resolution) ?? gone;
+  }
+
+  async frames(row: RunRow, after: number, most: number, wait_ms: number): Promise<RunPage> {
+    const journal = this.#journalOf(row.id);
+    const isOver = () => this.#open(row.id, row)?.isOver ?? isTerminal(row.status);
+    let frames = journal.after(after, most);
+    if (!frames.length && wait_ms > 0 && !isOver()) {
+      await this.#nextFrame(row.id, Math.min(wait_ms, MAX_WAIT_MS));
+      frames = journal.after(after, most);
+    }
+    const run = this.#open(row.id, row);
+    return { frames: frames as RunFrame[], last: journal.last, status: run?.status ?? null, view: run?.view() ?? null };
+  }
+
+  async sessionEnded(id: string): Promise<void> {
+    this.#open(id)?.hear();
+  }
+
+  async forget(runs: string[]): Promise<void> {
+    for (const id of runs) {
+      this.#runs.get(id)?.abandon();
+      for (const what of ["run", "look", "project"]) this.notDue(`${what} ${id}`);
+      this.#journalOf(id).forget();
+      this.#drop(id);
+    }
+  }
+
+  override async erase(): Promise<void> {
+    for (const run of this.#runs.values()) run.abandon();
+    this.#runs.clear();
+    this.#journals.clear();
+    await super.erase();
+  }
+
+  protected override async whenDue(name: string): Promise<void> {
+    const [what, id, of] = name.split(" ") as [string, string, string];
+    if (what === "project") return this.#project(id);
+    if (what === "leave") return this.#leave(id);
+    const run = this.#open(id);
+    if (!run) return;
+    if (what === "look") {
+      if (!this.#secrets) await this.#read();
+      return run.look();
+    }
+    return what === "run" ? run.run() : run.runCommand(of);
+  }
+
+  #journalOf(id: string): Journal<RunEvent> {
+    const journal = this.#journals.get(id) ?? new Journal<RunEvent>(this.ctx.storage.sql, id);
+    this.#journals.set(id, journal);
+    return journal;
+  }
+
+  #drop(id: string): void {
+    this.#runs.delete(id);
+    this.#journals.delete(id);
+  }
+
+  /** The run, which begins with its row where that was admitted; null where it isn't known here. */
+  #open(id: string, row?: RunRow): Run | null {
+    const known = this.#runs.get(id);
+    if (known) return known;
+    const journal = this.#journalOf(id);
+    let kept = journal.kept<RunRow>("row");
+    if (!kept) {
+      if (row?.status !== "pending" || row.admitted_at === null) return null;
+      journal.keep("row", row);
+      kept = row;
+    }
+    const run = new Run(kept, journal, this.#hands(kept));
+    if (run.isOver) this.#journals.delete(id);
+    else this.#runs.set(id, run);
+    run.begin();
+    return run;
+  }
+
+  #hands(row: RunRow): Hands {
+    const { id } = row;
+    const pinned = () => this.#runs.get(id)!.pinned as PinnedRoutine;
+    const fresh = async () => {
+      if (!this.#secrets || Date.now() - this.#readAt > FRESH_MS) await this.#read();
+    };
+    return {
+      now: () => Date.now(),
+      newCommand: () => newId("tool_call"),
+      newSession: () => newId("agent_session"),
+      pin: () => pinRun(this.db, row),
+      program: (pinned) => programOf(pinned as PinnedRoutine),
+      mayGoOn: async () => {
+        await fresh();
+        return this.orgStatus !== "suspended";
+      },
+      evaluate: argumentsOf,
+      send: async (_, command) => {
+        await fresh();
+        const make = () => send(this.#world(pinned()), row, pinned(), command);
+        if (command.kind !== "script") return make();
+        // A script may take half of an isolate's memory: there is one at a time.
+        const made = this.#script.then(make);
+        this.#script = made.catch(() => {});
+        return made;
+      },
+      heard: (_, session, given) => heard(this.#world(pinned()), pinned(), session, given),
+      letGo: (session) => this.due(`leave ${session}`, Date.now()),
+      mask: (value) => this.#mask(value),
+      told: (frames) => this.#told(row, frames),
+      runAt: (instant) => {
+        this.due(`run ${id}`, instant);
+        // Should its alarm be lost, the sweep finds it a little later.
+        if (instant > Date.now()) this.#owe(id, "run", this.#facts(id, instant + LOOK_MS));
+      },
+      runCommand: (command) => this.due(`call ${id} ${command}`, Date.now()),
+      runLook: () => this.due(`look ${id}`, Date.now()),
+    };
+  }
+
+  #world({ routine }: PinnedRoutine): RunWorld {
+    const { db, env, place } = this;
+    return {
+      ...{ db, env, place: { app: place.app_id, org: real(place.org_id) } },
+      ...{ secrets: this.#secrets ?? {}, user: this.#owners.get(routine) ?? null },
+      sharedSession: async (scope, fresh, isOver) => {
+        const before = this.#shared.kept<Id<"agent_session">>(scope);
+        if (before && !(await isOver(before))) return before;
+        // Another run of the scope may have begun one meanwhile.
+        const now = this.#shared.kept<Id<"agent_session">>(scope);
+        if (now && now !== before) return now;
+        this.#shared.keep(scope, fresh);
+        return fresh;
+      },
+    };
+  }
+
+  /** One look at the database, however many wait for it: whether the org is alive, the agent's secrets, who co-owns its routines. */
+  #read(): Promise<void> {
+    this.#reading ??= this.#look(this.id as Id<"agent">).finally(() => {
+      this.#reading = null;
+    });
+    return this.#reading;
+  }
+  async #look(agent: Id<"agent">): Promise<void> {
+    const asked = Date.now();
+    const there = this.db.selectFrom("users").select("users.id").where("users.ended_at", "is", null);
+    const owned = this.db
+      .selectFrom("agent_routines")
+      .select(["id", "user_id"])
+      .where("agent_id", "=", agent)
+      .where("user_id", "in", there);
+    const [secrets, routines] = await Promise.all([
+      readSecrets(this.db, this.env.ROOT_SECRETS, agent),
+      owned.execute(),
+    ]);
+    this.#secrets = secrets;
+    this.#owners = new Map(routines.map(({ id, user_id }) => [id, user_id!]));
+    for (const value of Object.values(secrets)) this.#known.add(value);
+    this.#mask = masker(this.#known);
+    this.#readAt = asked;
+  }
+
+  /** A session that works for nobody any more is cancelled. */
+  async #leave(id: string): Promise<void> {
+    const session = await sessionRow(this.db, id);
+    if (session) await sessionOf(this.env, session).cancel(session);
+  }
+
+  #nextFrame(id: string, ms: number): Promise<void> {
+    const waiting = this.#waiting.get(id) ?? new Set();
+    this.#waiting.set(id, waiting);
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        waiting.delete(done);
+        if (!waiting.size) this.#waiting.delete(id);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      waiting.add(done);
+    });
+  }
+
+  // -------------------------------------------------------------------------------------------------------
+  // What Postgres hears
+
+  /** Notes what is to be told, with the frames themselves: both commit together. */
+  #told({ id }: RunRow, frames: readonly RunFrame[]): void {
+    const run = this.#runs.get(id)!;
+    for (const frame of frames) {
+      switch (frame.type) {
+        case "run.status":
+          this.#owe(id, "run", this.#facts(id));
+          if (isTerminal(frame.status)) this.#oweEntry(run, frame);
+          break;
+        case "command.called":
+        case "command.retrying":
+          this.#owe(id, "run", this.#facts(id));
+          this.#oweCommand(run, frame.command);
+          break;
+        default:
+          if ("command" in frame && frame.type !== "command.outbound") this.#oweCommand(run, frame.command);
+      }
+    }
+    for (const done of [...(this.#waiting.get(id) ?? [])]) done();
+  }
+
+  #facts(id: string, look_at: number | null = null): Projection {
+    const run = this.#runs.get(id)!;
+    const look = run.isOver ? null : run.status === "waiting" ? look_at : Math.max(look_at ?? 0, Date.now() + LOOK_MS);
+    return { of: "run", ...run.view(), look_at: look === null ? null : new Date(look).toISOString() };
+  }
+
+  /** What only reckons, or only waits, is no call. */
+  #oweCommand(run: Run, id: string): void {
+    const facts = run.factsOf(id);
+    if (facts && !NO_ARGUMENT.test(facts.kind)) this.#owe(run.row.id, `command ${id}`, { of: "command", ...facts });
+  }
+
+  #oweEntry(run: Run, { status, at }: Extract<RunFrame, { type: "run.status" }>): void {
+    const id = newId("activity_feed_entry");
+    const level = status === "failed" ? "error" : status === "completed" ? "info" : "warning";
+    const name = (run.pinned as PinnedRoutine | null)?.name ?? run.row.event_name;
+    const title = `Routine run ${status}: ${name}`;
+    this.#owe(run.row.id, `entry ${id}`, { of: "entry", id, level, title, created_at: at });
+  }
+
+  #owe(id: string, name: string, data: Projection): void {
+    this.#journalOf(id).owe(name, data);
+    this.due(`project ${id}`, Date.now());
+  }
+
+  /** Tells what is owed of a run, in one round trip. One whose row is gone goes with it. */
+  async #project(id: string): Promise<void> {
+    const journal = this.#journalOf(id);
+    const row = journal.kept<RunRow>("row");
+    const owed = journal.owed(MOST_OWED) as { name: string; sequence: number; data: Projection }[];
+    if (!row || !owed.length) return;
+    const told = owed.flatMap((one) => Object.entries(telling(this.db, row, one)));
+    const there = this.db.selectFrom("agent_routine_runs").select("id").where("id", "=", row.id);
+    const { there: found } = await this.db.batch({ there, ...Object.fromEntries(told) });
+    if (!found.length) return this.forget([id]);
+    const isOver = owed.some(({ data }) => data.of === "run" && isTerminal(data.status));
+    // There is room for another, and whoever waits for this one's end hears of it: before it is done with.
+    if (isOver) await this.#ended(row);
+    for (const one of owed) journal.paid(one);
+    if (journal.owed(1).length) this.due(`project ${id}`, Date.now());
+    else if (this.#runs.get(id)?.isOver) this.#drop(id);
+  }
+
+  async #ended(row: RunRow): Promise<void> {
+    await wakeDispatcher(this.env, this.place);
+    if (row.planned_at !== null) await schedulerOf(this.env, this.place).wake();
+  }
 }

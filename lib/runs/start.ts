@@ -1,12 +1,193 @@
 /** How runs come about: of events, and when there is room for them. */
+import { type RawBuilder, sql } from "kysely";
 import type { Row } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
+import { newId } from "../ids.ts";
+import { quotasOf } from "../quotas.ts";
+import { wholeAcl } from "../routine-runs/queries.ts";
+import { CRON_EVENT } from "../routines/schema.ts";
+import { admit, type Overlap } from "./admit.ts";
+import { firing } from "./match.ts";
+import { type RunRow, runsOf } from "./remote.ts";
+
+/** Whoever publishes these makes the run itself. */
+const MADE: readonly string[] = [CRON_EVENT, "agentroutine.invoked"];
+/** Runs that are made in one statement. */
+const MOST_MADE = 500;
+/** Runs that are looked at for room, of an agent and together. */
+const MOST_OF_AN_AGENT = 50;
+const MOST_WAITING = 500;
+const ROUNDS = 20;
+const MINUTE_MS = 60_000;
+/** Objects that are told of a run at once. */
+const AT_ONCE = 16;
 
 /** Makes the runs that these numbered events start, each (routine, event) once. May run twice. */
-export async function startRuns(_db: TenantDb, _events: Row<"events">[]): Promise<void> {}
+export async function startRuns(db: TenantDb, events: readonly Row<"events">[]): Promise<void> {
+  const names = [...new Set(events.map(({ name }) => name))].filter((name) => !MADE.includes(name));
+  if (!names.length) return;
+  const coOwner = db.valueOf("users", "id", sql.ref("agent_routines.user_id"));
+  const routines = await db
+    .selectFrom("agent_routines")
+    .select(["id", "agent_id", "event_type", "event_config", coOwner.as("user_id")])
+    .where("status", "=", "active")
+    .where(sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`)
+    .execute();
+  const seen = new Set<string>();
+  const fired = events.flatMap((event) => {
+    if (!names.includes(event.name)) return [];
+    return routines.flatMap((routine) => {
+      const found = firing(event, routine);
+      if (!found) return [];
+      const key = found.dedupe_key && `${routine.id} ${found.dedupe_key}`;
+      const again = key !== null && seen.has(key) ? "duplicate" : null;
+      const { name: event_name, payload, causes } = event;
+      const reason = found.reason ?? again;
+      if (key && !reason) seen.add(key);
+      return {
+        ...found,
+        id: newId("agent_routine_run"),
+        routine_id: routine.id,
+        event_id: event.id,
+        event_name,
+        payload,
+        causes,
+        reason,
+      };
+    });
+  });
+  for (let i = 0; i < fired.length; i += MOST_MADE) await make(db, fired.slice(i, i + MOST_MADE));
+}
 
-/** Lets pending runs of the place begin, as far as its quotas allow, agents in turn. Answers when there may be room again; null: no run waits. */
-export async function admitRuns(_db: TenantDb, _env: Bindings): Promise<number | null> {
-  return null;
+async function make(db: TenantDb, fired: object[]): Promise<void> {
+  const given = sql<{ routine_id: string }>`jsonb_to_recordset(${JSON.stringify(fired)}::jsonb)`.as(
+    sql`fired(id text, routine_id text, event_id text, event_name text, payload jsonb, causes jsonb, dedupe_key text,
+      dedupe_window_s int, reason text)` as never,
+  );
+  const runs = db
+    .selectFrom("agent_routine_runs")
+    .where(sql<boolean>`agent_routine_runs.routine_id = fired.routine_id`);
+  const one = sql`1`.as("one");
+  const made = runs.where(sql<boolean>`agent_routine_runs.event_id = fired.event_id`).select(one);
+  const earlier = runs
+    .where(sql<boolean>`agent_routine_runs.dedupe_key = fired.dedupe_key`)
+    .where(sql<boolean>`agent_routine_runs.created_at > now() - make_interval(secs => fired.dedupe_window_s)`)
+    .where("status", "<>", "skipped")
+    .select(one);
+  const reason = sql`coalesce(fired.reason, case when exists (${earlier}) then 'duplicate' end)`;
+  const routines = db
+    .selectFrom("agent_routines")
+    .innerJoin(given, (join) => join.on(sql<boolean>`fired.routine_id = agent_routines.id`))
+    .where(sql<boolean>`agent_routines.status = 'active'`)
+    .where(sql<boolean>`not exists (${made})`);
+  const skipped = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
+    sql`case when ${reason} is null then ${otherwise} else ${then} end`;
+  await db
+    .insertUnder(routines as never, "agent_routine_runs", {
+      ...{ id: sql`fired.id`, agent_id: sql`agent_routines.agent_id`, routine_id: sql`agent_routines.id` },
+      ...{
+        event_id: sql`fired.event_id`,
+        event_name: sql`fired.event_name`,
+        payload: sql`fired.payload`,
+        acl: wholeAcl,
+      },
+      ...{ causes: sql`array(select jsonb_array_elements_text(fired.causes))`, dedupe_key: sql`fired.dedupe_key` },
+      status: skipped(sql`'skipped'`, sql`'pending'`),
+      worker_status: skipped(sql`'cancelled'`, sql`'queued'`),
+      result: skipped(sql`jsonb_build_object('reason', ${reason})`, sql`null`),
+      completed_at: skipped(sql`now()`, sql`null`),
+    } as never)
+    .execute();
+}
+
+/**
+ * Lets pending runs of the place begin, as far as its quotas allow, agents in turn. Answers when there may be room again,
+ * in milliseconds; null: no run waits, or the end of another makes room.
+ */
+export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | null> {
+  for (let round = 0; round < ROUNDS; round++) {
+    const { quota, running, waiting, begun, unheard } = await look(db);
+    const { quotas } = quota[0]!;
+    const { count, oldest } = begun[0]!;
+    const admission = admit(waiting, running, quotas, quotas.runs_started_per_minute - count);
+    const { admitted, stopping } = await settle(db, admission);
+    await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
+    await forEach(stopping, (row) => runsOf(env, row).cancel(row));
+    const left = waiting.length - Object.values(admission).flat().length;
+    if (!Object.values(admission).flat().length) {
+      const isFast = count >= quotas.runs_started_per_minute && left > 0;
+      return isFast ? Date.parse(oldest!) + MINUTE_MS : null;
+    }
+  }
+  return Date.now();
+}
+
+/** What waits, what runs, and what may. */
+async function look(db: TenantDb) {
+  const runs = db.selectFrom("agent_routine_runs");
+  const policy = sql`(${db.valueOf("agent_routines", "event_config", sql.ref("routine_id"))} -> event_name)`;
+  // What the clock starts its Scheduler has judged already.
+  const overlap = sql<Overlap>`case when event_name = ${CRON_EVENT} then 'allow_all'
+    else coalesce(${policy} ->> 'overlap', 'allow_all') end`;
+  const open = runs.where("status", "in", ["pending", "running"]);
+  const nth = sql<number>`row_number() over (partition by agent_id order by id)`;
+  const waiting = open.where("status", "=", "pending").where("admitted_at", "is", null);
+  const first = waiting.select(["id", nth.as("nth")]).as("first");
+  return db.batch({
+    quota: quotasOf(db),
+    running: open.where("admitted_at", "is not", null).select(["id", "agent_id", "routine_id"]),
+    waiting: runs
+      .innerJoin(first, "first.id", "agent_routine_runs.id")
+      .select(["agent_routine_runs.id", "agent_id", "routine_id", overlap.as("overlap")])
+      .select(sql<number | null>`(${policy} ->> 'max_concurrent')::int`.as("max_concurrent"))
+      .where("nth", "<=", MOST_OF_AN_AGENT)
+      .orderBy("nth")
+      .orderBy("agent_routine_runs.id")
+      .limit(MOST_WAITING),
+    begun: runs
+      .where(sql<boolean>`admitted_at > now() - interval '1 minute'`)
+      .select([sql<number>`count(*)::int`.as("count"), sql<string | null>`min(admitted_at)`.as("oldest")]),
+    // Admitted, and then the process ended: its object hasn't heard of it, or has yet to say so.
+    unheard: open
+      .where("status", "=", "pending")
+      .where(sql<boolean>`admitted_at < now() - interval '2 seconds'`)
+      .selectAll()
+      .limit(MOST_WAITING),
+  });
+}
+
+/** Writes down what becomes of them, each but once: somebody may have cancelled one meanwhile. */
+async function settle(db: TenantDb, { admitted, skipped, cancelled }: ReturnType<typeof admit>) {
+  const among = (ids: string[]) => sql<boolean>`id = any (${ids})`;
+  const waiting = (ids: string[]) => (set: Record<string, unknown>) =>
+    db
+      .updateTable("agent_routine_runs")
+      .set({ ...set, updated_at: sql`now()` } as never)
+      .where(among(ids))
+      .where("status", "=", "pending")
+      .where("admitted_at", "is", null);
+  const over = { worker_status: "cancelled", completed_at: sql`now()`, look_at: null };
+  const stopping = db.selectFrom("agent_routine_runs").selectAll().where("admitted_at", "is not", null);
+  const done = await db.batch({
+    admitted: waiting(admitted)({
+      admitted_at: sql`now()`,
+      look_at: sql`now() + interval '45 seconds'`,
+    }).returningAll(),
+    skipped: waiting(skipped)({ ...over, status: "skipped", result: '{"reason": "overlap"}' }),
+    cancelled: waiting(cancelled)({ ...over, status: "cancelled" }),
+    stopping: stopping.where(among(cancelled)),
+  });
+  return { admitted: done.admitted as RunRow[], stopping: done.stopping as RunRow[] };
+}
+
+/** So many at once. One that can't be told is found again. */
+async function forEach(rows: readonly RunRow[], tell: (row: RunRow) => Promise<unknown>): Promise<void> {
+  const left = rows.values();
+  const work = async () => {
+    for (const row of left) {
+      await tell(row).catch((error) => console.error(JSON.stringify({ run: row.id, error: String(error) })));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
 }

@@ -2,10 +2,14 @@ import { type Egress, type FetchOptions, fetchGuarded } from "../http/egress.ts"
 import type { Json } from "./values.ts";
 import { type Answer, type HttpRequest, LIMITS, notAvailable, type OutboundCall, type World } from "./world.ts";
 
-/** A script's request, as it is answered to the script. */
-export async function request(args: Json, egress: Egress & Pick<FetchOptions, "signal">): Promise<Answer> {
+/** A script's request, as it is answered to the script. `lost` hears that it may have arrived, and no answer came. */
+export async function request(
+  args: Json,
+  { lost, ...egress }: Egress & Pick<FetchOptions, "signal"> & { lost?: () => void },
+): Promise<Answer> {
   const { url, timeout_ms, ...init } = args as unknown as HttpRequest;
   const fetched = await fetchGuarded(url, init, { ...egress, timeout_ms, max_bytes: LIMITS.call_bytes });
+  if ("error" in fetched && fetched.lost) lost?.();
   if ("error" in fetched) return { error: fetched.error };
   const { status, headers, body } = fetched.ok;
   return { ok: { status, headers, body: body as Json } };

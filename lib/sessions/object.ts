@@ -159,7 +159,10 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     return {
       now: () => Date.now(),
       newCall: () => newId("tool_call"),
-      pin: () => pinAgent(db, agent),
+      pin: async () => {
+        const pinned = await pinAgent(db, agent);
+        return pinned && { ...pinned, model: row.model ?? pinned.model };
+      },
       mayGoOn: async () => {
         if (!this.#secrets || Date.now() - this.#liveAt > FRESH_MS) await this.#read(agent);
         return this.orgStatus !== "suspended";

@@ -41,17 +41,17 @@ export type Projection =
 
 /** Of arguments, in characters of JSON: the frame has them whole. */
 const MAX_ARGUMENTS = 16_000;
-const MAX_ERROR = 2_000;
+export const MAX_ERROR = 2_000;
 
 /** What Postgres takes: no NUL, no half of a letter. */
-function storable<T>(value: T): T {
+export function storable<T>(value: T): T {
   if (typeof value === "string") return value.replaceAll("\0", "\uFFFD").toWellFormed() as T;
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(storable) as T;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [storable(key), storable(inner)])) as T;
 }
 
-const cut = (given: Record<string, unknown>): string => {
+export const cut = (given: Record<string, unknown>): string => {
   const text = JSON.stringify(storable(given));
   if (text.length <= MAX_ARGUMENTS) return text;
   return JSON.stringify({ cut: storable(`${text.slice(0, MAX_ARGUMENTS / 2)}… of ${text.length} characters`) });

@@ -163,9 +163,13 @@ export type CallRow = Row<"tool_calls">;
 
 export const call = v.strictObject({
   id: v.string(),
-  session: v.string(),
+  /** Of the two the one whose call it is. */
+  session: nullable,
+  routine_run: nullable,
   agent: v.string(),
+  /** The tool's; of a run, the node's or step's. */
   name: v.string(),
+  /** 0 of a run. */
   turn: v.number(),
   arguments: object,
   arguments_hash: v.string(),
@@ -183,6 +187,7 @@ export const callPage = pageOf(call);
 export const toCall = (row: CallRow): v.InferOutput<typeof call> => ({
   id: row.id,
   session: row.session_id,
+  routine_run: row.routine_run_id,
   agent: row.agent_id,
   name: row.name,
   turn: row.turn,

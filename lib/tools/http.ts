@@ -2,8 +2,9 @@
 
 import type { Effect } from "../db/schema.ts";
 import { type FetchOptions, fetchGuarded } from "../http/egress.ts";
+import { fillJson, fillText, fillUrl, fillWhole, type Resolve, Unusable } from "../script/template.ts";
 import type { ToolAnswer, ToolAsk } from "./calls.ts";
-import { envVar, fillJson, fillText, fillUrl, fillWhole, Unusable, type Values } from "./template.ts";
+import { envVar, type Values, valueIn } from "./template.ts";
 
 const TIMEOUT_S = 30;
 const MAX_BYTES = 1_000_000;
@@ -68,16 +69,17 @@ const textOf = (body: unknown) => (typeof body === "string" ? body : JSON.string
 const sentence = (text: string) => `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 
 async function requestOf(tool: HttpTool, values: Values) {
+  const resolve = valueIn(values);
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(tool.headers ?? {})) {
-    headers[name.toLowerCase()] = headerOf(await fillText(value, values), name);
+    headers[name.toLowerCase()] = headerOf(await fillText(value, resolve), name);
   }
-  const body = await bodyOf(tool.body ?? null, headers, values);
+  const body = await bodyOf(tool.body ?? null, headers, resolve);
   const query: [string, string][] = [];
   for (const [name, text] of Object.entries(tool.query ?? {})) {
-    const whole = await fillWhole(text, values);
+    const whole = await fillWhole(text, resolve);
     // As scripts' requests do: null is left out, a list comes once for each item.
-    const items = whole === undefined ? [await fillText(text, values)] : [whole].flat();
+    const items = whole === undefined ? [await fillText(text, resolve)] : [whole].flat();
     query.push(...items.filter((item) => item !== null).map((item): [string, string] => [name, textOf(item)]));
   }
   const { auth } = tool;
@@ -86,7 +88,7 @@ async function requestOf(tool: HttpTool, values: Values) {
     if (auth.as === "query") query.push([auth.name!, secret]);
     else headers[(auth.as === "header" ? auth.name! : "authorization").toLowerCase()] = bearing(auth, secret);
   }
-  const url = withQuery(await fillUrl(tool.url, values), query);
+  const url = withQuery(await fillUrl(tool.url, resolve), query);
   mustBeNamed(tool, url);
   return { url, headers, body };
 }
@@ -123,15 +125,15 @@ function mustBeNamed({ url, hosts }: HttpTool, target: string) {
 }
 
 /** The body, and its type in the headers where these don't say one. */
-async function bodyOf(body: unknown, headers: Record<string, string>, values: Values): Promise<string | null> {
+async function bodyOf(body: unknown, headers: Record<string, string>, resolve: Resolve): Promise<string | null> {
   if (body === null) return null;
   if (typeof body !== "string") {
     headers["content-type"] ??= "application/json";
-    return JSON.stringify(await fillJson(body, values));
+    return JSON.stringify(await fillJson(body, resolve));
   }
   const type = headers["content-type"] ?? "text/plain;charset=UTF-8";
   headers["content-type"] = type;
-  return fillText(body, values, spellingIn(type));
+  return fillText(body, resolve, spellingIn(type));
 }
 
 /** In a text that somebody parses, a value stays one. */

@@ -4,9 +4,10 @@ import { checkSchema, validateAgainst } from "../configs/json-schema.ts";
 import type { Effect } from "../db/schema.ts";
 import type { Egress } from "../http/egress.ts";
 import { judgeUrl } from "../http/guard.ts";
+import { Unusable } from "../script/template.ts";
 import type { OfferedTool, PinnedServer, ToolAnswer, ToolAsk } from "./calls.ts";
 import { type Auth, bearing } from "./http.ts";
-import { envVar, Unusable, type Values } from "./template.ts";
+import { envVar, type Values } from "./template.ts";
 
 export const MCP_LIMITS = {
   call_ms: 60_000,

@@ -28,10 +28,13 @@ export type ScriptWorld = Egress & {
 /** Nobody knows whether a call of an earlier attempt happened, and it can't be made again. */
 class Unknown extends Error {}
 
-/** Runs a script, or takes up one of which an earlier attempt knows something. Whatever it does is an answer. */
+/**
+ * Runs a script, or takes up one of which an earlier attempt knows something. Whatever it does is an answer. Without an
+ * effect of its own each of its calls has the one that its method says.
+ */
 export async function callScript(
   source: string,
-  effect: Effect,
+  effect: Effect | null,
   ask: ToolAsk,
   { env, viewer, platform, scripts, ...egress }: ScriptWorld,
 ): Promise<ToolAnswer> {
@@ -47,20 +50,24 @@ export async function callScript(
     call: async (n, { name, args, hash }) => {
       signal.throwIfAborted();
       const begun = ask.outbound.find((call) => call.n === n);
-      if (begun && effect === "once" && !(begun.hash === hash && isRead(name, args))) throw new Unknown();
+      if (begun && !mayRepeat(effect, name, args, begun.hash === hash)) throw new Unknown();
       ask.note({ n, name, hash, answer: null });
-      const answer = withinLimit(name, await inTime(name, answerOf(name, args, n)));
+      // Of one that can't be made again, an answer that was lost leaves open whether it happened.
+      const lost = () => {
+        if (effect === null && !mayRepeat(effect, name, args, true)) throw new Unknown();
+      };
+      const answer = withinLimit(name, await inTime(name, answerOf(name, args, n, lost), lost));
       // A script that has ended meanwhile, as one does that has no time left, learns nothing more.
       if (isOver || signal.aborted) return answer;
       const noted = ask.note({ n, name, hash, answer });
       return { ...noted.answer!, at: noted.at };
     },
   };
-  const answerOf = async (name: string, args: Json, n: number): Promise<Answer> => {
+  const answerOf = async (name: string, args: Json, n: number, lost: () => void): Promise<Answer> => {
     if (name !== "requests.request") return (await platform({ name, args })) ?? notHere(name);
     const { headers, ...rest } = args as unknown as HttpRequest;
     const keyed = { "idempotency-key": `${ask.idempotency_key}-${n}`, ...headers };
-    return request({ ...rest, headers: keyed } as unknown as Json, { ...egress, signal });
+    return request({ ...rest, headers: keyed } as unknown as Json, { ...egress, signal, lost });
   };
   try {
     const run = await runScript(source, {
@@ -69,7 +76,7 @@ export async function callScript(
     });
     if (run.status === "done") return { ok: { content: null, resolution: run.result } };
     // It did something at an earlier attempt, and does another thing now.
-    if (run.code === "journal_mismatch" && effect === "once") return { unknown: true };
+    if (run.code === "journal_mismatch" && (effect ?? "once") === "once") return { unknown: true };
     return { error: `The script failed: ${run.error}` };
   } catch (error) {
     if (error instanceof Unknown) return { unknown: true };
@@ -82,14 +89,26 @@ export async function callScript(
 const notHere = (name: string): Answer => ({ error: `${name} is not available here` });
 
 /** Answered before the script itself would take it for late, so that what it learns is what is written down. */
-async function inTime(name: string, owed: Promise<Answer>): Promise<Answer> {
+async function inTime(name: string, owed: Promise<Answer>, lost: () => void): Promise<Answer> {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<Answer>((resolve) => {
-    const error = `${name} took longer than ${LIMITS.call_ms / 1000} seconds`;
-    timer = setTimeout(() => resolve({ error }), LIMITS.call_ms);
+  const time = new Promise<"over">((resolve) => {
+    timer = setTimeout(resolve, LIMITS.call_ms, "over");
+  });
+  const late = time.then(() => {
+    lost();
+    return { error: `${name} took longer than ${LIMITS.call_ms / 1000} seconds` };
   });
   return Promise.race([owed, late]).finally(() => clearTimeout(timer));
 }
+
+/** Whether a call that was begun may be made again, if it is the same. */
+function mayRepeat(effect: Effect | null, name: string, args: Json, isSame: boolean): boolean {
+  if (effect === "read" || effect === "idempotent") return true;
+  if (!isSame) return false;
+  return isRead(name, args) || (effect === null && isIdempotent(name, args));
+}
+const isIdempotent = (name: string, args: Json) =>
+  name === "requests.request" && ["PUT", "DELETE"].includes((args as unknown as HttpRequest).method);
 
 /** Whether making a call twice is as making it once. */
 const isRead = (name: string, args: Json) =>

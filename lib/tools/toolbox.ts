@@ -281,7 +281,8 @@ export class Toolbox {
 
 const isSame = (one: PinnedConfig, other: PinnedConfig) => one.id === other.id && one.version === other.version;
 
-const contentOf = (db: TenantDb, config: string, version: number): Promise<Text | undefined> =>
+/** A version of a config, as it was written. */
+export const contentOf = (db: TenantDb, config: string, version: number): Promise<Text | undefined> =>
   db
     .selectFrom("config_versions")
     .select(["mime_type", "encoding", "content"])
@@ -290,7 +291,7 @@ const contentOf = (db: TenantDb, config: string, version: number): Promise<Text 
     .executeTakeFirst();
 
 /** A script's source; bytes that are no text are no script either, and say so when they are run. */
-const sourceOf = ({ encoding, content }: Pick<Text, "encoding" | "content">): string =>
+export const sourceOf = ({ encoding, content }: Pick<Text, "encoding" | "content">): string =>
   encoding === "raw" ? content : new TextDecoder().decode(bytesOf({ encoding, text: content }) ?? new Uint8Array());
 
 /** An answer that is no longer than a session takes. */

@@ -1,0 +1,65 @@
+/** Whether an event starts a routine, as a pure function of both. */
+import type { Row } from "../db/schema.ts";
+import { isMap } from "../http/valid.ts";
+
+/** A routine's run leads to events, which lead to runs: of such a chain the ninth link is skipped. */
+export const MAX_CAUSES = 8;
+export const DEDUPE_WINDOW_S = 86_400;
+
+type Event = Pick<Row<"events">, "name" | "payload" | "readers" | "causes">;
+type Routine = Pick<Row<"agent_routines">, "id" | "agent_id" | "user_id" | "event_type" | "event_config">;
+/** What of an event starts a routine: the fields of `event_config` by the event's name. */
+type Trigger = {
+  filters?: Record<string, unknown> | null;
+  dedupe_key_path?: string | null;
+  dedupe_window_seconds?: number | null;
+  allow_self?: boolean | null;
+};
+
+export type Firing = { dedupe_key: string | null; dedupe_window_s: number; reason: "loop" | null };
+
+/** How the event starts the routine; null where it doesn't. `user_id` is a co-owner who is still there. */
+export function firing(event: Event, routine: Routine): Firing | null {
+  const { filters, dedupe_key_path, dedupe_window_seconds, allow_self } = triggerOf(event, routine) ?? { filters: {} };
+  if (!triggerOf(event, routine)) return null;
+  if (!mayRead(event, routine) || !matches(filters ?? {}, event.payload)) return null;
+  if (event.causes.includes(routine.id) && !allow_self) return null;
+  const value = dedupe_key_path ? valueAt(event.payload, dedupe_key_path) : undefined;
+  return {
+    dedupe_key: value === undefined || value === null ? null : canonical(value),
+    dedupe_window_s: dedupe_window_seconds ?? DEDUPE_WINDOW_S,
+    reason: event.causes.length >= MAX_CAUSES ? "loop" : null,
+  };
+}
+
+function triggerOf({ name }: Event, { event_type, event_config }: Routine): Trigger | null {
+  if (event_config && Object.hasOwn(event_config, name)) return (event_config[name] ?? {}) as Trigger;
+  return event_type === name ? {} : null;
+}
+
+/** An agent reacts to what it may read alone. */
+function mayRead({ readers }: Event, { agent_id, user_id }: Routine): boolean {
+  const own = ["everyone", `agent:${agent_id}`, ...(user_id ? [`user:${user_id}`] : [])];
+  return readers === null || readers.some((reader) => own.includes(reader));
+}
+
+/** Whether the payload has each of these values at its path. What isn't there is null. */
+export const matches = (filters: Record<string, unknown>, payload: Record<string, unknown>): boolean =>
+  Object.entries(filters).every(
+    ([path, value]) => canonical(valueAt(payload, path) ?? null) === canonical(value ?? null),
+  );
+
+/** What stands at `a.b`, also spelt `$.a.b`; undefined where nothing does. */
+export function valueAt(payload: Record<string, unknown>, path: string): unknown {
+  return path
+    .replace(/^\$\.?/, "")
+    .split(".")
+    .filter((key) => key !== "")
+    .reduce<unknown>((at, key) => (isMap(at) && Object.hasOwn(at, key) ? at[key] : undefined), payload);
+}
+
+/** The same for the same value, whatever the order of its keys. */
+const canonical = (value: unknown): string =>
+  JSON.stringify(value, (_, inner: unknown) =>
+    isMap(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
+  ).slice(0, 1000);

@@ -1,0 +1,92 @@
+/** What a run goes by: its routine as it is when the run begins, with the versions of all that it names. */
+import { sql } from "kysely";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { isMap } from "../http/valid.ts";
+import type { Id } from "../ids.ts";
+import type { Json } from "../script/index.ts";
+import type { PinnedConfig } from "../tools/calls.ts";
+import type { Program } from "../workflows/program.ts";
+import { type ChainStep, chainProgram, type Task, taskProgram } from "./programs.ts";
+import type { RunRow } from "./remote.ts";
+import type { Pinned } from "./run.ts";
+
+/** A routine as its run keeps it. */
+export type PinnedRoutine = Pinned & {
+  routine: Id<"agent_routine">;
+  name: string;
+  /** Its runs of a scope share a session. */
+  shared: boolean;
+  /** The agent's model. */
+  model: string | null;
+  task: { handler_type: string } & Record<string, unknown>;
+  steps: ({ handler_type: string } & Record<string, unknown>)[];
+  /** Of the configs that it names, by their ids. */
+  versions: Record<string, number>;
+};
+
+/** In one round trip. Why it isn't to run, where its routine has other plans by now; null where the agent is gone. */
+export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine | { skipped: string } | null> {
+  const routines = db.selectFrom("agent_routines").where("id", "=", row.routine_id as Id<"agent_routine">);
+  const named = db
+    .selectFrom("agent_routine_configs")
+    .select("config_id")
+    .where("routine_id", "=", row.routine_id as Id<"agent_routine">);
+  const { agent, routine, configs } = await db.batch({
+    agent: db.selectFrom("agents").select(["id", "default_model"]).where("id", "=", row.agent_id),
+    routine: routines.selectAll(),
+    configs: db
+      .selectFrom("configs")
+      .select(["id", "version_number"])
+      .where(sql<boolean>`id in (${routines.select("config_id")} union all ${named})`),
+  });
+  if (!agent[0]) return null;
+  const [found] = routine;
+  if (!found) return { skipped: "routine_deleted" };
+  if (found.status !== "active") return { skipped: "not_active" };
+  const { handler_type, config_id: config, script, preset_name, preset_config } = found;
+  return {
+    ...{ handler: handler_type, routine: found.id, name: found.name, model: agent[0].default_model },
+    shared: found.trigger_context === "chat_session",
+    task: { handler_type, config, script, preset_name, preset_config },
+    steps: found.steps as PinnedRoutine["steps"],
+    versions: Object.fromEntries(configs.map(({ id, version_number }) => [id, version_number])),
+  };
+}
+
+/** What a pinned routine does. Throws a sentence for people where it does what can't be done yet. */
+export function programOf({ handler, task, steps, versions, shared }: PinnedRoutine): Program<unknown> {
+  const of = (one: PinnedRoutine["task"]) => taskOf(one, versions, shared);
+  if (handler === "chain")
+    return chainProgram(steps.map((step) => ({ ...of(step), ...chained(step) }))) as Program<unknown>;
+  return taskProgram(of(task)) as Program<unknown>;
+}
+
+const chained = (step: Record<string, unknown>): Pick<ChainStep, "name" | "output_key" | "inputs" | "on_error"> => ({
+  name: (step.name as string | undefined) ?? null,
+  output_key: (step.output_key as string | undefined) ?? null,
+  inputs: (step.inputs as Record<string, string> | undefined) ?? {},
+  on_error: (step.on_error as ChainStep["on_error"] | undefined) ?? "halt",
+});
+
+function taskOf(task: PinnedRoutine["task"], versions: Record<string, number>, shared: boolean): Task {
+  const { handler_type, script, config, preset_name } = task;
+  if (handler_type === "script") {
+    return { handler_type, script: (script as string) ?? null, config: pinned(config, versions) };
+  }
+  if (handler_type !== "preset") throw new Error("not_available: workflow graphs don't run yet");
+  if (preset_name !== "do_task") throw new Error(`not_available: ${preset_name} needs threads, and there are none yet`);
+  const said = isMap(task.preset_config) ? task.preset_config : {};
+  const forms = ((said.structured_message_template_ids as string[] | null) ?? []).map((id) => pinned(id, versions));
+  const session_mode = shared ? "session" : (said.session_mode ?? "stateless");
+  if (session_mode === "session" && forms.length) {
+    throw new Error("not_available: a session that runs share gives no structured answer");
+  }
+  return {
+    handler_type,
+    preset_name,
+    preset_config: { ...said, session_mode, forms } as unknown as Record<string, Json>,
+  };
+}
+
+const pinned = (id: unknown, versions: Record<string, number>): PinnedConfig | null =>
+  typeof id === "string" && id in versions ? { id, version: versions[id]! } : null;
