@@ -112,6 +112,9 @@ export const kinds = {
   // A session's own history: its row holds the id.
   trajectory: kind({ prefix: "trj", table: null, name: "trajectory" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  work_item: kind({
+    ...{ prefix: "wdi", table: "work_items", name: "work item", state: "status", tells: ["created", "updated"] },
+  }),
   working_memory_entry: kind({
     ...{ prefix: "amm", table: "agent_working_memory", name: "working memory entry", title: "key", tells: changes },
   }),

@@ -161,6 +161,7 @@ async function seed() {
       ${on("agent_skill", { config_id: config, instruction: text })}
       ${on("agent_tool", { kind: "builtin", name: text })}
       ${on("installation_source", { installation_id: installation, type: text })}
+      ${on("work_item", { run_id: "x", command_id: text, node_id: text })}
       ${on("working_memory_entry", { key: text, value: text })}
       insert into data.agent_routine_configs select app_id, sandbox_id, org_id, agent_id, id, '${config}', 'Skill'
         from data.agent_routines where org_id = '${org}';

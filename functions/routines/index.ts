@@ -1,7 +1,8 @@
 import { worker } from "../../lib/http/worker.ts";
 import routines from "./routines.ts";
 import runs from "./runs.ts";
+import workItems from "./work-items.ts";
 
 // Runs first: theirs are the longer addresses.
-export const routers = [runs, routines];
+export const routers = [runs, routines, workItems];
 export default worker(...routers);

@@ -117,6 +117,12 @@ const aHealthAction =
 const aMemory =
   "insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value) " +
   "select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1";
+/** One that has been claimed by whoever calls itself as the walk does. */
+const LEASE_OWNER = unique("lease");
+const aWorkItem =
+  "insert into data.work_items (app_id, sandbox_id, org_id, agent_id, id, run_id, command_id, node_id, status, lease_hash, lease_expires_at, payload) " +
+  `select app_id, sandbox_id, org_id, id, $2, 'arr_', $3, 'ask', 'claimed', sha256('${LEASE_OWNER}'), now() + interval '1 hour',
+    jsonb_build_object('about', $3::text) from data.agents where id = $1`;
 /** What the product makes of itself, by no route that is for it. */
 const byNoRoute = (kind: Kind, insert: string): Maker => ({
   kind,
@@ -251,6 +257,7 @@ export const makers: Record<string, Maker> = {
       return (await post(place.asDeveloper, path, aSource(place), 200)).id;
     },
   },
+  "work_items/{work_item}": byNoRoute("work_item", aWorkItem),
   "agent_working_memory/{entry}": byNoRoute("working_memory_entry", aMemory),
   "agent_health_actions/{health_action}": byNoRoute("agent_health_action", aHealthAction),
   "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
@@ -351,6 +358,11 @@ export const samples: Record<string, (place: Place) => object> = {
   }),
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny": () => ({ arguments_hash: NO_ARGUMENTS }),
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": () => ({ outcome: "retry" }),
+  "POST /api/v1/agents/{agent}/work_items/claim": ({ word }) => ({ lease_owner: word }),
+  "POST /api/v1/work_items/{work_item}/start": () => ({ lease_owner: LEASE_OWNER }),
+  "POST /api/v1/work_items/{work_item}/heartbeat": () => ({ lease_owner: LEASE_OWNER, lease_seconds: 60 }),
+  "POST /api/v1/work_items/{work_item}/submit": ({ word }) => ({ lease_owner: LEASE_OWNER, result: { about: word } }),
+  "POST /api/v1/work_items/{work_item}/fail": ({ word }) => ({ lease_owner: LEASE_OWNER, error: { about: word } }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
