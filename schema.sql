@@ -77,8 +77,6 @@ insert into app.migrations (name) values
   ('2026-11-25-queues'),
   ('2026-11-25-runs'),
   ('2026-11-25-work-items');
-  ('2026-11-25-runs');
-  ('2026-11-25-work-items');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
