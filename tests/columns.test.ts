@@ -2,7 +2,9 @@
  * What a view does not name is not shown. Every table gets a column that no view can know of; then every operation is
  * asked by those who may, and neither the column nor its value is in any answer.
  */
+import * as v from "valibot";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { catalogue, typeOf } from "../lib/events/catalogue.ts";
 import { anApp, bearer, textOf } from "./harness/index.ts";
 import { newRoot, newSigningKey, type Own, ownSystem } from "./harness/own.ts";
 import {
@@ -107,4 +109,34 @@ it.each(["owner", "key"] as const)("what a script reads, as %s", async (as) => {
   const said = await ask(run, as, {}, { script }, "reads");
   expect(said).toContain(`"id":"${agent}"`);
   for (const canary of [COLUMN, VALUE]) expect(said).not.toContain(canary);
+});
+
+/** Events whose source isn't there yet, or that come of something else than a request. */
+const NOT_ASKED_FOR =
+  /^((thread|webhook|custom|agent_routine_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
+/** States that a row is made in and never comes back to, that time alone brings, or that a verifier does. */
+const NOT_REACHED = [
+  ...[
+    "agent_health_action.pending",
+    "agent_health_action.skipped",
+    "agent_installation.pending",
+    "agent_routine.draft",
+  ],
+  ...["agent_schedule.completed", "agent_schedule.expired", "agent_session.pending"],
+];
+/** Those that tests/events/events.test.ts tells of, since it takes a row that is in another state. */
+const STATES =
+  /^(org|event_subscription|agent_(health_action|routine|schedule|session|skill|tool))\.(active|suspended|trialing|paused|inactive|disabled|completed|degraded|failed|deleted)$/;
+
+it("tells, by all of that, of every event that a request can bring about, each as its schema says", async () => {
+  const told = await own.database.query<{ name: string; payload: object }>("select name, payload from data.events");
+  for (const { name, payload } of told) {
+    const { issues } = v.safeParse(typeOf(name)!.schema, payload);
+    expect([name, payload, issues?.map(({ message }) => message)]).toEqual([name, payload, undefined]);
+  }
+  const names = new Set(told.map(({ name }) => name));
+  const isElsewhere = (name: string) =>
+    NOT_ASKED_FOR.test(name) || NOT_REACHED.includes(name) || (STATES.test(name) && !names.has(name));
+  const wanted = [...catalogue.keys()].filter((name) => !isElsewhere(name));
+  expect(wanted.filter((name) => !names.has(name))).toEqual([]);
 });

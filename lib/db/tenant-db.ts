@@ -406,7 +406,7 @@ export class TenantDb {
       select ${newId("activity_feed_entry")}, ${place}, ${kind}, ${title}, ${about}, ${JSON.stringify({ actor, ...metadata })}
         from changed), event as (
       insert into data.events (id, app_id, sandbox_id, org_id, name, payload, agent_id, user_id, readers, causes)
-      select told_id, ${place}, told_name, ${payload}, ${about}, ${[...this.#causes]}::text[]
+      select names.told_id, ${place}, names.told_name, ${payload}, ${about}, ${[...this.#causes]}::text[]
         from changed cross join lateral (${this.#namesOf(kind, change)}) names (told_id, told_name)
       returning org_id`;
     const more = sql.join([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { anAgent, anApp, type Call, must, sql, together, unique } from "../harness/index.ts";
-import { namesOf, pull, tell } from "./stage.ts";
+import { aSubscription, namesOf, pull, tell } from "./stage.ts";
 
 const payloads = (events: any[]) => events.map(({ payload }) => payload.n);
 
@@ -198,6 +198,64 @@ describe("an event", () => {
     expect(events[1].agent).toBe(agent.id);
   });
 
+  it("says each state that a person brings something to", async () => {
+    const { acme, as, asDeveloper, at } = await anApp();
+    const owner = as(acme);
+    const agent = (await anAgent(owner)).id;
+    const on = (collection: string, body: object) =>
+      must(owner("POST", `/api/v1/agents/${agent}/${collection}`, body), 200);
+    const script = { kind: "Script", mime_type: "text/plain", raw_content: "1", lookup_key: unique("s") };
+    const text = "---\nname: a\ndescription: b\n---\nc\n";
+    const skill = { kind: "Skill", mime_type: "text/markdown", raw_content: text, lookup_key: unique("k") };
+    const [run, learn] = [
+      await must(owner("POST", "/api/v1/config", script), 201),
+      await must(owner("POST", "/api/v1/config", skill), 201),
+    ];
+    const custom = { kind: "custom", name: "t", description: "d", handler_type: "script", config: run.id };
+    const tool = await on("agent_tools", { ...custom, parameters: { type: "object" }, status: "active" });
+    const learnt = await must(owner("POST", "/api/v1/agent_skills", { agent, config: learn.id }), 201);
+    const daily = { schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "i" };
+    const schedule = await on("schedules", daily);
+    const site = await on("agent_installations", { kind: "web/site", config: { url: "https://a.example" } });
+    const subscription = await aSubscription(owner);
+    const key = { ...{ kind: "env_var", title: "A key" }, params: { key: "A_KEY" } };
+    const installed = await must(
+      owner("POST", "/api/v1/agents", { template_bundle: { template: { name: "B", setup_actions: [key] } } }),
+      200,
+    );
+    const variables = `/api/v1/agents/${installed.id}/agent_env_vars`;
+    const actions = await must(owner("GET", `/api/v1/agents/${installed.id}/agent_health_actions`), 200);
+    const verify = `/api/v1/agent_health_actions/${actions.data[0].id}/verify`;
+    const { next } = await pull(owner);
+    const asked: [Call, string, string, (object | undefined)?][] = [
+      [owner, "POST", `/api/v1/agent_tools/${tool.id}/deactivate`],
+      [owner, "POST", `/api/v1/agent_tools/${tool.id}/activate`],
+      [owner, "POST", `/api/v1/agent_skills/${learnt.id}/activate`],
+      [owner, "POST", `/api/v1/agent_skills/${learnt.id}/deactivate`],
+      [owner, "POST", `/api/v1/agents/${agent}/schedules/${schedule.id}/pause`],
+      [owner, "POST", `/api/v1/agents/${agent}/schedules/${schedule.id}/resume`],
+      [owner, "POST", `/api/v1/agent_installations/${site.id}/activate`],
+      [owner, "PATCH", `/api/v1/event_subscriptions/${subscription.id}`, { status: "paused" }],
+      [owner, "PATCH", `/api/v1/event_subscriptions/${subscription.id}`, { status: "active" }],
+      [owner, "POST", variables, { key: "A_KEY", value: "x" }],
+      [owner, "POST", verify],
+      [asDeveloper, "PATCH", `${at}/orgs/${acme}`, { status: "trialing" }],
+      [asDeveloper, "PATCH", `${at}/orgs/${acme}`, { status: "suspended" }],
+      [asDeveloper, "PATCH", `${at}/orgs/${acme}`, { status: "active" }],
+    ];
+    for (const [call, method, path, body] of asked) await must(call(method, path, body), 200);
+    const { data } = await must(owner("GET", variables), 200);
+    await must(owner("DELETE", `/api/v1/agent_env_vars/${data[0].id}`), 204);
+    await must(owner("POST", verify), 200);
+    const { events } = await pull(owner, { after: next });
+    expect(namesOf(events).filter((name) => !/\.(created|updated|deleted)$/.test(name))).toEqual([
+      ...["agent_tool.disabled", "agent_tool.active", "agent_skill.active", "agent_skill.inactive"],
+      ...["agent_schedule.paused", "agent_schedule.active", "agent_installation.active"],
+      ...["event_subscription.paused", "event_subscription.active", "agent_health_action.completed"],
+      ...["org.trialing", "org.suspended", "org.active", "agent_health_action.degraded"],
+    ]);
+  });
+
   it("is told of a session's states, which its object alone knows", async () => {
     const { acme, as } = await anApp();
     const owner = as(acme);
@@ -211,6 +269,13 @@ describe("an event", () => {
     const events = await told();
     expect(namesOf(events).filter((name) => name === "agent_session.completed")).toHaveLength(1);
     expect(events.at(-1).payload).toEqual({ id: session.id, agent: agent.id, status: "completed" });
+    await must(owner("DELETE", `/api/v1/agent_sessions/${session.id}`), 204);
+    const failing = await anAgent(owner, { model: "no/such" });
+    await must(owner("POST", "/api/v1/agent_sessions", { ...asked, agent: failing.id }), 201);
+    const last = async () => namesOf((await pull(owner)).events);
+    await expect
+      .poll(last, { timeout: 10_000 })
+      .toEqual(expect.arrayContaining(["agent_session.deleted", "agent_session.failed"]));
   });
 
   it("is no token that was made: thousands are, each second", async () => {

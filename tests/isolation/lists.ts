@@ -73,10 +73,11 @@ export function lists(the: () => Stage) {
     "%s opens no cursor of another org, sandbox or app, nor of another kind of credential",
     async (name) => {
       const asked = listsOf(the()).filter(({ operation }) => operation.name === name);
-      const cursors = await forAll(asked, async ({ credential, path }) => ({
-        of: credential,
-        cursor: (await credential.call("GET", `${path}?limit=1`)).body.before_cursor,
-      }));
+      const cursors = await forAll(asked, async ({ credential, path }) => {
+        const { body } = await credential.call("GET", `${path}?limit=1`);
+        // A queue begins with what is oldest.
+        return { of: credential, cursor: body.before_cursor ?? body.after_cursor };
+      });
       expect(asked.length).toBeGreaterThan(1);
       const faults = await faultsOf(asked, async ({ credential, path }) => {
         const faults: string[] = [];

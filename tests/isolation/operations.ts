@@ -41,6 +41,7 @@ export const WITHOUT_PROVIDER = [
 const NOT_READY: Record<string, number> = {
   "DELETE /api/v1/agent_sessions/{agent_session}": 422,
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": 409,
+  "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": 409,
 };
 
 /** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
@@ -54,7 +55,10 @@ export const NAMED_WITH_OWNER = [
 export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invoke", field: "user" };
 
 /** Parameters that stand for no row, but for a word of the document's own. */
-const WORDS: Record<string, string> = { "kinds/{kind}": "kinds/Skill" };
+const WORDS: Record<string, string> = {
+  "kinds/{kind}": "kinds/Skill",
+  "event_types/{name}": "event_types/agent.created",
+};
 
 /** Values for parameters of addresses, by the parameters' keys. */
 export type Values = Record<string, string>;
@@ -195,6 +199,30 @@ const aSession: Maker = {
   },
 };
 
+/** One that holds two events, each once; a person's own, if one will ask. */
+const aSubscription: Maker = {
+  kind: "event_subscription",
+  make: async (place, _, by) => {
+    const { asDeveloper, org, word } = place;
+    const event_names = ["custom.walk"];
+    const { id } = await post(asDeveloper, "/api/v1/event_subscriptions", { name: word, event_names, org });
+    if (by) await place.sql("update data.event_subscriptions set user_id = $2 where id = $1", [id, by]);
+    await Promise.all([1, 2].map(() => post(asDeveloper, "/api/v1/events", { ...anEvent(place), org })));
+    await deliveriesOf(place, id);
+    return id;
+  },
+};
+const anEvent = ({ word }: Place) => ({ name: "custom.walk", payload: { about: word } });
+/** What waits in a queue, once there are two. */
+async function deliveriesOf({ asDeveloper }: Place, subscription: string): Promise<any[]> {
+  for (let tries = 0; tries < 500; tries++) {
+    const { body } = await asDeveloper("GET", `/api/v1/event_subscriptions/${subscription}/queue`);
+    if (body.data.length >= 2) return body.data;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`nothing comes to the queue of ${subscription}`);
+}
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -264,6 +292,19 @@ export const makers: Record<string, Maker> = {
   "agent_sessions/{agent_session}": aSession,
   "tool_calls/{tool_call}": ofSession("tool_call", WAITS),
   "trajectories/{trajectory}": ofSession("trajectory", HISTORY),
+  "events/{event}": {
+    kind: "event",
+    make: async (place) => {
+      const body = { ...anEvent(place), org: place.org };
+      return (await post(place.asDeveloper, "/api/v1/events", body)).id;
+    },
+  },
+  "event_subscriptions/{subscription}": aSubscription,
+  "event_subscription_deliveries/{delivery}": {
+    kind: "event_subscription_delivery",
+    make: async (place, made) =>
+      (await deliveriesOf(place, await parent("event_subscriptions/{subscription}", place, made)))[0].delivery_id,
+  },
   "agent_skills/{agent_skill}": {
     kind: "agent_skill",
     make: async (place, made) => {
@@ -363,6 +404,11 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/work_items/{work_item}/heartbeat": () => ({ lease_owner: LEASE_OWNER, lease_seconds: 60 }),
   "POST /api/v1/work_items/{work_item}/submit": ({ word }) => ({ lease_owner: LEASE_OWNER, result: { about: word } }),
   "POST /api/v1/work_items/{work_item}/fail": ({ word }) => ({ lease_owner: LEASE_OWNER, error: { about: word } }),
+  "POST /api/v1/events": anEvent,
+  "POST /api/v1/event_subscriptions": ({ word }) => ({ name: word, event_names: ["custom.walk"] }),
+  "PATCH /api/v1/event_subscriptions/{subscription}": ({ word }) => ({ name: `${word}, again` }),
+  "POST /api/v1/event_subscriptions/{subscription}/claim": () => ({ max_events: 1 }),
+  "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": () => ({ receipt_handle: "x" }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
@@ -388,11 +434,13 @@ export const samples: Record<string, (place: Place) => object> = {
  * session of chats is any word that groups them.
  */
 export const NOT_ROWS = [
+  "consumer_id",
   "correlation_id",
   "idempotency_key",
   "is_system_user",
   "key",
   "lookup_key",
+  "request_id",
   "session_id",
   "session_key",
   "thread_id",

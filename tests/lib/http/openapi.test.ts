@@ -80,6 +80,9 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/approve",
     "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny",
     "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve",
+    // A lease, which `request_id` renews; and once out of a queue is out of it.
+    "POST /api/v1/event_subscriptions/{subscription}/claim",
+    "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge",
   ]);
   expect(operations.filter(([name, of]) => !name.startsWith("POST ") && promising(of))).toEqual([]);
   expect(Object.keys(operationOf("POST /api/v1/agents").responses)).toContain("404");
