@@ -66,7 +66,7 @@ export const kinds = {
       table: "agent_routine_runs",
       name: "routine run",
       acl: true,
-      tells: ["created"],
+      tells: ["created", "updated"],
     },
   }),
   agent_schedule: kind({ prefix: "asc", state: "status", table: "agent_schedules", name: "schedule", tells: changes }),

@@ -6,13 +6,15 @@ import { queueOf } from "./event-subscriptions/remote.ts";
 import type { Id } from "./ids.ts";
 import type { Place } from "./objects/stub.ts";
 import { askSweep, forEach, inBatches } from "./objects/sweep.ts";
+import { runsOf } from "./runs/remote.ts";
+import { wakeRuns } from "./runs/sweep.ts";
 import { sessionOf } from "./sessions/remote.ts";
 import { wakeSessions } from "./sessions/sweep.ts";
 
 /** Objects are woken first, within their minute, and erased when the rows are gone; neither waits for the other's fault. */
 export async function sweep(env: Bindings): Promise<void> {
   const rows = deletePast(env.DATABASE_URL);
-  const waking = [wakeSessions(env), wakeDispatchers(env)];
+  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env)];
   const turns = await Promise.allSettled([...waking, rows, rows.finally(() => eraseObjects(env))]);
   for (const turn of turns) if (turn.status === "rejected") throw turn.reason;
 }
@@ -21,16 +23,29 @@ type Left = Place &
   (
     | { kind: "agent_session"; id: Id<"agent_session"> }
     | { kind: "event_subscription"; id: Id<"event_subscription"> }
+    | { kind: "agent"; id: Id<"agent"> }
+    | { kind: "agent_routine_run"; id: Id<"agent">; parts: string[] }
   ) & {
     n: number;
   };
-const objectOf = (env: Bindings, row: Left) => (row.kind === "agent_session" ? sessionOf(env, row) : queueOf(env, row));
+function eraseOne(env: Bindings, row: Left): Promise<void> {
+  switch (row.kind) {
+    case "agent_session":
+      return sessionOf(env, row).erase();
+    case "event_subscription":
+      return queueOf(env, row).erase();
+    case "agent":
+      return runsOf(env, { ...row, agent_id: row.id }).erase();
+    case "agent_routine_run":
+      return runsOf(env, { ...row, agent_id: row.id }).forget(row.parts);
+  }
+}
 
 /** Erases the objects whose rows are gone. One that can't be erased now comes again. */
 const eraseObjects = (env: Bindings): Promise<void> =>
   inBatches(async (most) => {
     const left = await askSweep<Left>(env, "select * from app.claim_erasures($1, $2)", most);
-    const done = await forEach(left, (row) => objectOf(env, row).erase());
+    const done = await forEach(left, (row) => eraseOne(env, row));
     if (done.length) await askSweep(env, "select app.erased($1, $2)", `{${done.map(({ n }) => n)}}`);
     return left.length;
   });

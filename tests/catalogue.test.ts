@@ -207,6 +207,7 @@ it("follows no foreign key to rows without number: what lets go of a row is a us
 const DEFINERS: Record<string, string> = {
   check_root: "reads the copies of the keys that MACs are checked by",
   claim_behind: "the sweep's: looks in every tenant for sessions that nobody has heard of",
+  claim_behind_runs: "the sweep's: looks in every tenant for runs that nobody has heard of",
   claim_erasures: "the sweep's: reads which objects are to erase themselves",
   claim_unnumbered: "the sweep's: looks in every tenant for events that nobody has numbered or handed on",
   end_row: "a trigger: deletes the first slice of what an org, a sandbox or a user leaves behind",
@@ -219,13 +220,21 @@ const DEFINERS: Record<string, string> = {
   free_email: "a trigger: takes an address from a row that nobody finds any more",
   free_lookup_key: "a trigger: takes a lookup_key from a row that nobody finds any more",
   leave_objects: "a trigger: notes which objects have lost their row",
+  leave_runs: "a trigger: notes which runs an agent's object is to forget",
   sweep: "deletes in every tenant what is past its time",
   tenant: "reads the secret that a proof is made with",
   within: "proves a narrower tenant than the one that is proven",
 };
 
 const SLICES = "search_path=pg_catalog, pg_temp;plan_cache_mode=force_custom_plan";
-const TRIGGERS = ["end_row", "free_computer_lookup_key", "free_email", "free_lookup_key", "leave_objects"];
+const TRIGGERS = [
+  "end_row",
+  "free_computer_lookup_key",
+  "free_email",
+  "free_lookup_key",
+  "leave_objects",
+  "leave_runs",
+];
 
 it("has no view, and no function that runs as its owner but those with a reason", async () => {
   const views = await sql(

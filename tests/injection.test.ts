@@ -291,6 +291,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       call("enter_object", app.id, "-", app.victim, forged),
       call("enter_object", app.id, "-", app.victim, ofMine),
       call("claim_behind", ofMine, "100"),
+      call("claim_behind_runs", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),
       call("erased", ofMine, "{1}"),
     ]) {

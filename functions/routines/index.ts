@@ -1,8 +1,9 @@
 import { worker } from "../../lib/http/worker.ts";
+import commands from "./commands.ts";
 import routines from "./routines.ts";
 import runs from "./runs.ts";
 import workItems from "./work-items.ts";
 
 // Runs first: theirs are the longer addresses.
-export const routers = [runs, routines, workItems];
+export const routers = [commands, runs, routines, workItems];
 export default worker(...routers);

@@ -1,26 +1,31 @@
 import { createMiddleware } from "hono/factory";
 import { allow } from "../../lib/auth/allow.ts";
 import { invalid } from "../../lib/errors.ts";
-import { givesEvents } from "../../lib/http/events.ts";
+import { wakeDispatcher } from "../../lib/events/remote.ts";
+import { givesEventsWhile } from "../../lib/http/events.ts";
 import { gives } from "../../lib/http/gives.ts";
-import { isKey, KEY, keyHeader, NO_KEY } from "../../lib/http/once.ts";
+import { isKey, KEY, keyHeader, NO_KEY, once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
 import { named, withSpec } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
+import { watch } from "../../lib/http/watch.ts";
 import { parseId } from "../../lib/ids.ts";
 import { openCursor, paginateByCursor } from "../../lib/paging.ts";
-import { getRun, invokeRoutine, listRuns, listRunsOf } from "../../lib/routine-runs/queries.ts";
+import { cancelRun, getRun, invokeRoutine, listRuns, listRunsOf, retryRun } from "../../lib/routine-runs/queries.ts";
 import {
   invokeBody,
-  isOver,
   journalPage,
   journalQuery,
   listAllRunsQuery,
   listRunsQuery,
   run,
   runPage,
+  toJournal,
   toRun,
 } from "../../lib/routine-runs/schema.ts";
+import { liveRun, runsAfter } from "../../lib/runs/follow.ts";
+import { runsOf } from "../../lib/runs/remote.ts";
+import { reached } from "../../lib/sessions/reach.ts";
 
 const runs = router();
 const idOf = (text: string) => parseId("agent_routine_run", text);
@@ -43,11 +48,15 @@ runs.get(
   "/api/v1/agent_routine_runs/:agent_routine_run/stream",
   named("Follow a run of a routine"),
   allow("routines:read"),
-  givesEvents("run_update", run),
+  givesEventsWhile({ run_update: run }),
   async (c) => {
-    const id = idOf(c.req.param("agent_routine_run"));
-    const read = async () => toRun(await getRun(c.var.db, id));
-    return c.var.follow({ now: await read(), read, isOver });
+    const read = () => getRun(c.var.db, idOf(c.req.param("agent_routine_run")));
+    await read();
+    const watching = watch(c, "routines:read", read);
+    const updates = async function* () {
+      for await (const row of runsAfter(c.env, read)) yield ["run_update", toRun(row)] as const;
+    };
+    return c.var.tell(updates(), watching);
   },
 );
 
@@ -56,7 +65,7 @@ runs.get(
   named("Get a run of a routine"),
   allow("routines:read"),
   gives(200, run),
-  async (c) => c.var.answer(toRun(await getRun(c.var.db, idOf(c.req.param("run"))))),
+  async (c) => c.var.answer(toRun(await liveRun(c.env, await getRun(c.var.db, idOf(c.req.param("run")))))),
 );
 
 runs.get(
@@ -66,9 +75,46 @@ runs.get(
   valid("query", journalQuery),
   gives(200, journalPage),
   async (c) => {
-    await openCursor(c.env.ROOT_SECRETS, "agent_routine_run_journal", c.var.db.tenant, c.req.valid("query"));
-    await getRun(c.var.db, idOf(c.req.param("run")));
-    return c.var.answer({ data: [], journal: null, has_more: false, before_cursor: null, after_cursor: null });
+    const id = idOf(c.req.param("run"));
+    const query = c.req.valid("query");
+    const page = await openCursor(c.env.ROOT_SECRETS, `journal of ${id}`, c.var.db.tenant, query);
+    const row = await getRun(c.var.db, id);
+    const after = Number(page.from ?? 0);
+    const journal = toJournal(row, await reached(runsOf(c.env, row).frames(row, after, page.limit, 0)));
+    const last = journal.data.at(-1)?.sequence ?? after;
+    const after_cursor = journal.journal ? await page.seal(String(last)) : null;
+    return c.var.answer({ ...journal, before_cursor: null, after_cursor });
+  },
+);
+
+/** Ends it, whatever it does. By who may change its agent, and it; so are those below. */
+runs.post(
+  "/api/v1/agent_routines/runs/:run/cancel",
+  named("Cancel a run of a routine"),
+  allow("routines:write"),
+  gives(200, run),
+  async (c) => {
+    const row = await cancelRun(c.var.db, idOf(c.req.param("run")));
+    if (row.admitted_at === null) return c.var.answer(toRun(row));
+    return c.var.answer(toRun({ ...row, ...(await reached(runsOf(c.env, row).cancel(row))) }));
+  },
+);
+
+/** Makes a new run of the same. */
+runs.post(
+  "/api/v1/agent_routines/runs/:run/retry",
+  named("Retry a run of a routine"),
+  allow("routines:write"),
+  once("agent_routine_run"),
+  gives(200, run, 422),
+  async (c) => {
+    const of = idOf(c.req.param("run"));
+    const row = await c.var.once(
+      (db, id) => retryRun(db, of, id),
+      (db, id) => getRun(db, id),
+    );
+    c.executionCtx.waitUntil(wakeDispatcher(c.env, row));
+    return c.var.answer(toRun(row));
   },
 );
 

@@ -4,8 +4,6 @@ import { ApiError } from "../errors.ts";
 import { problemResponse, withSpec } from "./spec.ts";
 import type { Watch } from "./watch.ts";
 
-const POLL_MS = 4000;
-const KEEP_ALIVE_MS = 15_000;
 const MOST_MS = 15 * 60_000;
 /** workerd sees that a client is gone when it writes to it. */
 const SILENCE_MS = 500;
@@ -16,61 +14,6 @@ const utf8 = new TextEncoder();
 const textOf = ([name, data, id]: readonly [string, unknown, number?]) =>
   utf8.encode(`${id === undefined ? "" : `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
 const comment = (text: string) => utf8.encode(`: ${text}\n\n`);
-
-type Follow<View> = { now: View; read: () => Promise<View>; isOver: (view: View) => boolean };
-
-/**
- * What the route answers is a stream of one kind of event (CONTRACT.md §2.11): the record as it is, then as it is after
- * each change, until it is over. A refusal on the way (the credential has died, the record is gone) and the end of 15
- * minutes are an `error` event with its code. Each look is a round trip of its own, through the door, every 4 seconds.
- */
-export const givesEvents = <V extends v.GenericSchema>(event: string, _view: V) =>
-  withSpec(
-    createMiddleware<{ Variables: { follow: (record: Follow<v.InferOutput<V>>) => Response } }>(async (c, next) => {
-      c.set("follow", (record) => c.body(stream(event, record), 200, headers));
-      await next();
-    }),
-    {
-      responses: {
-        200: {
-          description: `Server-sent events, each \`${event}\` or \`error\``,
-          content: { "text/event-stream": { schema: { type: "string" } } },
-        },
-      },
-    },
-  );
-
-function stream<View>(event: string, { now, read, isOver }: Follow<View>): ReadableStream<Uint8Array> {
-  const begun = Date.now();
-  let isGone = false;
-  return new ReadableStream({
-    async start(controller) {
-      const say = (bytes: Uint8Array) => !isGone && controller.enqueue(bytes);
-      const follow = async () => {
-        let told = JSON.stringify(now);
-        say(textOf([event, now]));
-        for (let view = now, said = begun; !isOver(view) && !isGone; ) {
-          if (Date.now() - begun > MOST_MS) throw TIMEOUT;
-          await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-          if (isGone) return;
-          view = await read();
-          const is = JSON.stringify(view);
-          if (is !== told) say(textOf([event, view]));
-          else if (Date.now() - said >= KEEP_ALIVE_MS) say(comment("alive"));
-          else continue;
-          said = Date.now();
-          told = is;
-        }
-      };
-      follow()
-        .catch((error) => say(textOf(["error", { code: codeOf(error) }])))
-        .finally(() => isGone || controller.close());
-    },
-    cancel() {
-      isGone = true;
-    },
-  });
-}
 
 type Views = Record<string, v.GenericSchema>;
 /** An event by its name, with what it says and, where a client may come back for what follows it, its id. */

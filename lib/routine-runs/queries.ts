@@ -1,16 +1,23 @@
 import { type RawBuilder, sql } from "kysely";
-import { listChildrenOf, passesOwn, reachChild, telling } from "../agents/children.ts";
+import { listChildrenOf, passesOwn, reachChild, readersOf, telling } from "../agents/children.ts";
 import { lookupKeyShape } from "../agents/schema.ts";
 import { passes } from "../auth/acl.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, notFound, refused, unprocessable } from "../errors.ts";
+import { emitting } from "../events/emit.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
+import { wholeAcl } from "../routines/queries.ts";
+import { withOutcome } from "../sessions/queries.ts";
+import type { CallRow, ListCalls } from "../sessions/schema.ts";
 import type { Invoke, RunRow } from "./schema.ts";
 
 type Runs = Rows<"agent_routine_runs">;
+type RunId = Id<"agent_routine_run">;
 const INVOKED = "agentroutine.invoked";
+/** Of a message, in characters, what its event tells. */
+const MAX_TOLD = 2_000;
 
 /** Those whose routine the viewer may read, where there still is one. */
 function ofReadable(db: TenantDb, runs: Runs): Runs {
@@ -41,9 +48,9 @@ export function listRunsOf(
   return routine.db.pageByCursor(withStatus(status)(runs.where("routine_id", "in", routine.rows.select("id"))), page);
 }
 
-/** 404 unless the viewer may read the run, its routine and its agent. */
-export async function getRun(db: TenantDb, id: Id<"agent_routine_run">): Promise<RunRow> {
-  const { db: behind, rows } = reachChild(db, "agent_routine_run", id, "read");
+/** 404 unless the viewer may read the run, its routine and its agent; to write, 403 where it may only be read. */
+export async function getRun(db: TenantDb, id: RunId, action: "read" | "write" = "read"): Promise<RunRow> {
+  const { db: behind, rows } = reachChild(db, "agent_routine_run", id, action);
   const { run } = await behind.batch({ run: ofReadable(db, rows).selectAll() });
   if (!run[0]) throw notFound("agent_routine_run");
   return run[0] as RunRow;
@@ -85,11 +92,6 @@ const refusals: Record<string, () => ApiError> = {
     invalid({ field: "session_key", message: "is required: the routine's sessions are each of one key" }),
 };
 
-/** Who passes a routine's list, as a list: whom it names, and the user whose the routine is. */
-export const wholeAcl = sql<string | null>`app.acl_patch(acl, case when acl is null or user_id is null then '[]' else
-  jsonb_build_array(jsonb_build_object('principal_type', 'user', 'principal', user_id, 'actions', '["read", "write"]'::jsonb))
-  end, '[]')`;
-
 /**
  * Records that a routine is to run: pending, until something runs it. By who may read the routine. A key makes one run:
  * while it is pending or running, it is answered again, and once it is completed the key is spent (409); one that failed,
@@ -113,8 +115,9 @@ export async function invokeRoutine(
   const able = routine.rows
     .where(sql<boolean>`${refusal} is null`)
     .where(sql<boolean>`not exists (${spent.select(sql`1`.as("one"))})`);
+  const id = newId("agent_routine_run");
   const run = routine.db.insertUnder(able, "agent_routine_runs", {
-    id: newId("agent_routine_run"),
+    id,
     agent_id: sql`agent_routines.agent_id`,
     routine_id: sql`agent_routines.id`,
     user_id: user,
@@ -127,6 +130,7 @@ export async function invokeRoutine(
   const invoke = () =>
     withParticipants(routine.db, participants).batch({
       made: db.telling(run, telling(db, "agent_routine_run", "created")),
+      told: invoked(db, id, { message: message.slice(0, MAX_TOLD), user, session_key }),
       before: spent.where(passesOwn(db, "readers")).selectAll(),
       why: routine.rows.select(refusal.as("why")),
     });
@@ -140,6 +144,82 @@ export async function invokeRoutine(
   if (held && held.status !== "completed") return held;
   if (held) throw refused("already_completed", "A run of this routine was completed under this idempotency key.");
   throw (refusals[why[0]?.why ?? ""] ?? (() => notFound("agent_routine")))();
+}
+
+/** The event that a routine was invoked: it starts no other run than this one. */
+const invoked = (
+  db: TenantDb,
+  id: RunId,
+  said: { message?: string; user: string | null; session_key?: string | null | undefined },
+) =>
+  emitting(db, db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", id), {
+    name: INVOKED,
+    payload: {
+      ...Object.fromEntries(Object.entries(said).filter(([, value]) => value != null)),
+      ...{ run: id, agent: sql<string>`agent_routine_runs.agent_id`, routine: sql<string>`routine_id` },
+    },
+    agent_id: sql`agent_routine_runs.agent_id`,
+    readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+  });
+
+/**
+ * Makes a run of what another was made of, whatever became of that: by who may change it. A person runs it for itself.
+ * 422 where that isn't over, and where its routine isn't active.
+ */
+export async function retryRun(db: TenantDb, of: RunId, id: RunId): Promise<RunRow> {
+  const child = reachChild(db, "agent_routine_run", of, "write");
+  const rows = ofReadable(db, child.rows);
+  const routine = db
+    .selectFrom("agent_routines")
+    .where(sql<boolean>`agent_routines.id = agent_routine_runs.routine_id`)
+    .where(sql<boolean>`agent_routines.status = 'active'`);
+  const why = sql<string | null>`case when status in ('pending', 'running') then 'not_ended'
+    when not exists (${routine.select(sql`1`.as("one"))}) then 'not_active' end`;
+  const own = (column: string) => sql.ref(`agent_routine_runs.${column}`) as never;
+  const user = db.viewer.kind === "token" ? db.viewer.user : null;
+  const run = child.db.insertUnder(rows.where(sql<boolean>`${why} is null`), "agent_routine_runs", {
+    ...{ id, agent_id: own("agent_id"), routine_id: own("routine_id"), event_name: own("event_name"), acl: own("acl") },
+    ...{ payload: own("payload"), participants: own("participants"), metadata: own("metadata") },
+    user_id: user ?? own("user_id"),
+  });
+  const { made, found } = await child.db.batch({
+    made: child.db.telling(run, telling(db, "agent_routine_run", "created")),
+    told: invoked(db, id, { user }),
+    found: rows.select(why.as("why")),
+  });
+  if (made[0]) return made[0];
+  if (!found[0]) throw notFound("agent_routine_run");
+  throw found[0].why === "not_ended"
+    ? unprocessable("not_ended", "Only a run that is over can be retried. Cancel it first.")
+    : unprocessable("not_active", "Only a run of an active routine can be retried. Activate it first.");
+}
+
+/** Cancels a run that waits for room, of which its object has not heard yet; of any other answers the row as it is. */
+export async function cancelRun(db: TenantDb, id: RunId): Promise<RunRow> {
+  const { db: behind, rows } = reachChild(db, "agent_routine_run", id, "write");
+  const waiting = behind
+    .patch("agent_routine_runs", {
+      ...{ status: "cancelled", worker_status: "cancelled", look_at: null, completed_at: sql<string>`now()` },
+    })
+    .where(sql<boolean>`id in (${rows.select("id")})`)
+    .where("status", "=", "pending")
+    .where("admitted_at", "is", null);
+  const { run } = await behind.batch({
+    cancelled: behind.telling(waiting, {
+      ...telling(db, "agent_routine_run", "updated"),
+      metadata: { fields: ["status"] },
+    }),
+    run: ofReadable(db, rows).selectAll(),
+  });
+  if (!run[0]) throw notFound("agent_routine_run");
+  return run[0] as RunRow;
+}
+
+/** What a run has asked of the world, newest first. */
+export function listCommands(db: TenantDb, id: RunId, query: ListCalls, page: CursorPage): Promise<CallRow[]> {
+  const run = reachChild(db, "agent_routine_run", id, "read");
+  const calls = run.db.selectFrom("tool_calls").where("routine_run_id", "in", ofReadable(db, run.rows).select("id"));
+  return run.db.pageByCursor(withOutcome(calls, query), page);
 }
 
 /** Behind a look whether the viewer may read all of them. */

@@ -5,6 +5,7 @@ import { isKey, NO_KEY } from "../http/once.ts";
 import { idOf, list, map, metadata, notYet, nullable, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import { MAX_PAGE_SIZE, positive } from "../paging.ts";
+import type { RunPage } from "../runs/remote.ts";
 
 const MAX_PARTICIPANTS = 50;
 const noThreads = notYet("is not supported yet: there are no threads");
@@ -100,14 +101,55 @@ export const run = v.strictObject({
 });
 export const runPage = v.strictObject({ data: v.array(run), before_cursor: nullable, after_cursor: nullable });
 
-/** Of a run that has none: nothing writes journals yet. */
+const entry = v.strictObject({
+  id: v.string(),
+  sequence: v.number(),
+  /** What happened, such as `command.called`; its own fields are `record`. */
+  type: v.string(),
+  node_id: nullable,
+  command_id: nullable,
+  timer_id: nullable,
+  record: v.record(v.string(), v.unknown()),
+  created_at: stamp,
+});
+/** Oldest first. `after_cursor` goes on, also where there is no more yet. Of a run that never began `journal` is null. */
 export const journalPage = v.strictObject({
-  data: v.array(v.record(v.string(), v.unknown())),
-  journal: v.null(),
+  data: v.array(entry),
+  journal: v.nullable(
+    v.strictObject({
+      id: v.string(),
+      status: v.picklist(["pending", "running", "waiting", "completed", "failed", "cancelled"]),
+      current_sequence: v.number(),
+      created_at: stamp,
+      started_at: v.nullable(stamp),
+      completed_at: v.nullable(stamp),
+      updated_at: stamp,
+    }),
+  ),
   has_more: v.boolean(),
   before_cursor: v.null(),
-  after_cursor: v.null(),
+  after_cursor: nullable,
 });
+
+/** A run's journal from after a sequence on, as it is shown. */
+export function toJournal(row: RunRow, { frames, last, status, view }: RunPage) {
+  if (!status || !view) return { data: [], journal: null, has_more: false };
+  const data = frames.map(({ sequence, at, type, ...rest }) => {
+    const { command, node, ...record } = rest as { command?: string; node?: string };
+    const timer_id = type === "command.waiting" && "until" in rest && rest.until ? command! : null;
+    const of = { node_id: node ?? null, command_id: command ?? null, timer_id };
+    return { id: `${row.id}:${sequence}`, sequence, type, ...of, record, created_at: at };
+  });
+  const { started_at, completed_at } = view;
+  return {
+    data,
+    journal: {
+      ...{ id: row.id, status: status === "skipped" ? ("cancelled" as const) : status, current_sequence: last },
+      ...{ created_at: row.created_at, started_at, completed_at, updated_at: completed_at ?? row.updated_at },
+    },
+    has_more: (frames.at(-1)?.sequence ?? last) < last,
+  };
+}
 
 const noDelivery = { thread: null, message: null, delivered_at: null, delivered_message: null, last_error: null };
 
@@ -130,6 +172,3 @@ export const toRun = (row: RunRow): v.InferOutput<typeof run> => ({
   created_at: row.created_at,
   updated_at: row.updated_at,
 });
-
-/** Whether nothing will change any more. */
-export const isOver = ({ status }: { status: RunRow["status"] }) => status !== "pending" && status !== "running";

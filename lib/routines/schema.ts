@@ -26,6 +26,11 @@ const presetConfig = v.strictObject({
 });
 type PresetConfig = v.InferOutput<typeof presetConfig>;
 
+const whole = (min: number, max: number) =>
+  v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));
+/** What becomes of a run that starts while as many of its routine are open as may be. */
+export const overlaps = ["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"] as const;
+
 /** By event, what of it starts the routine; of the clock, where it stands. */
 const eventConfig = v.pipe(
   map,
@@ -33,13 +38,18 @@ const eventConfig = v.pipe(
   v.check((events) => Object.keys(events).every((name) => v.is(eventName, name)), "names what is no event's name"),
   v.check(
     (events) => Object.values(events).every((event) => v.is(v.looseObject(eventFields), event)),
-    "has filters that are no map, a dedupe_key_path that is no text, or a timezone that is none of the IANA database",
+    "has filters that are no map, a dedupe_key_path that is no text, a timezone that is none of the IANA database, or a policy that is none",
   ),
 );
 const eventFields = {
   filters: v.optional(v.nullable(map)),
   dedupe_key_path: v.optional(v.nullable(text(200))),
   timezone: v.optional(timeZone),
+  dedupe_window_seconds: whole(1, 31_536_000),
+  overlap: v.optional(v.nullable(v.picklist(overlaps))),
+  max_concurrent: whole(1, 100),
+  /** Whether it reacts to what its own runs led to. */
+  allow_self: v.optional(v.nullable(v.boolean())),
 };
 
 const messagePolicy = v.pipe(

@@ -1,7 +1,7 @@
 /** Which runs may begin, as a pure function of what waits and what runs. */
 import type { Quotas } from "../quotas.ts";
+import type { overlaps } from "../routines/schema.ts";
 
-export const overlaps = ["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"] as const;
 export type Overlap = (typeof overlaps)[number];
 
 /** A run that waits for room. */

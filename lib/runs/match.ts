@@ -20,14 +20,15 @@ export type Firing = { dedupe_key: string | null; dedupe_window_s: number; reaso
 
 /** How the event starts the routine; null where it doesn't. `user_id` is a co-owner who is still there. */
 export function firing(event: Event, routine: Routine): Firing | null {
-  const { filters, dedupe_key_path, dedupe_window_seconds, allow_self } = triggerOf(event, routine) ?? { filters: {} };
-  if (!triggerOf(event, routine)) return null;
+  const trigger = triggerOf(event, routine);
+  if (!trigger) return null;
+  const { filters, dedupe_key_path, dedupe_window_seconds, allow_self } = trigger;
   if (!mayRead(event, routine) || !matches(filters ?? {}, event.payload)) return null;
   if (event.causes.includes(routine.id) && !allow_self) return null;
   const value = dedupe_key_path ? valueAt(event.payload, dedupe_key_path) : undefined;
   return {
     dedupe_key: value === undefined || value === null ? null : canonical(value),
-    dedupe_window_s: dedupe_window_seconds ?? DEDUPE_WINDOW_S,
+    dedupe_window_s: typeof dedupe_window_seconds === "number" ? dedupe_window_seconds : DEDUPE_WINDOW_S,
     reason: event.causes.length >= MAX_CAUSES ? "loop" : null,
   };
 }
@@ -62,4 +63,4 @@ export function valueAt(payload: Record<string, unknown>, path: string): unknown
 const canonical = (value: unknown): string =>
   JSON.stringify(value, (_, inner: unknown) =>
     isMap(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
-  ).slice(0, 1000);
+  );

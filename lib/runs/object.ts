@@ -2,7 +2,7 @@
  * The runs of an agent, or of an automation: the only writer of their journals. It owns the runs at work, lends them the
  * hands that reach the database, scripts and sessions, and sees to it that Postgres hears of what happened.
  */
-import { real } from "../db/schema.ts";
+import { type RunStatus, real } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
 import { wakeDispatcher } from "../events/remote.ts";
@@ -16,7 +16,7 @@ import { masker } from "../tools/mask.ts";
 import type { RunEvent, RunFrame } from "./frames.ts";
 import { isTerminal } from "./loop.ts";
 import { type PinnedRoutine, pinRun, programOf } from "./pin.ts";
-import { type Projection, telling } from "./project.ts";
+import { entryOf, type Projection, telling } from "./project.ts";
 import type { RunPage, RunRow, RunsRemote, RunView } from "./remote.ts";
 import { type Hands, Run } from "./run.ts";
 import { argumentsOf, heard, type RunWorld, send, sessionRow } from "./send.ts";
@@ -300,11 +300,9 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   }
 
   #oweEntry(run: Run, { status, at }: Extract<RunFrame, { type: "run.status" }>): void {
-    const id = newId("activity_feed_entry");
-    const level = status === "failed" ? "error" : status === "completed" ? "info" : "warning";
     const name = (run.pinned as PinnedRoutine | null)?.name ?? run.row.event_name;
-    const title = `Routine run ${status}: ${name}`;
-    this.#owe(run.row.id, `entry ${id}`, { of: "entry", id, level, title, created_at: at });
+    const entry = entryOf(status as RunStatus, name, at);
+    this.#owe(run.row.id, `entry ${entry.id}`, entry);
   }
 
   #owe(id: string, name: string, data: Projection): void {

@@ -1,33 +1,76 @@
 /** What Postgres is told of a run: statements that an older telling never undoes, and that may run twice. */
 import { sql } from "kysely";
 import { readersOf } from "../agents/children.ts";
-import type { Statement } from "../db/statements.ts";
+import type { RunStatus } from "../db/schema.ts";
+import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import type { Id } from "../ids.ts";
+import { emitting } from "../events/emit.ts";
+import { type Id, newId } from "../ids.ts";
 import { cut, MAX_ERROR, storable } from "../sessions/project.ts";
 import type { RunRow, RunView } from "./remote.ts";
 import type { CommandFacts } from "./run.ts";
 
 /** What is owed, by its kind. */
-export type Projection =
-  | ({ of: "run"; look_at: string | null } & RunView)
-  | ({ of: "command" } & CommandFacts)
-  | {
-      of: "entry";
-      id: Id<"activity_feed_entry">;
-      level: "info" | "warning" | "error";
-      title: string;
-      created_at: string;
-    };
+export type Projection = ({ of: "run"; look_at: string | null } & RunView) | ({ of: "command" } & CommandFacts) | Entry;
+type Entry = {
+  of: "entry";
+  id: Id<"activity_feed_entry">;
+  level: "info" | "warning" | "error";
+  title: string;
+  /** Null: now. */
+  created_at: string | null;
+};
 
 const json = (value: object | null) => value && JSON.stringify(storable(value));
+
+type Told = Pick<RunRow, "id" | "agent_id" | "routine_id" | "user_id" | "causes">;
+
+/** The event that a run comes to a status, over its row as it was before: it is the doing of its routine, too. */
+export function turning(
+  db: TenantDb,
+  { id, agent_id, routine_id: routine, user_id, causes }: Told,
+  status: Exclude<RunStatus, "pending"> | "created",
+  above: Rows<"agent_routine_runs">,
+): Statement<unknown> {
+  const now = status === "created" ? "pending" : status;
+  return emitting(db.causedBy(routine ? [...causes, routine] : causes), above, {
+    name: `agent_routine_run.${status}`,
+    payload: { id, agent: agent_id, status: now, ...(routine && { routine }) },
+    ...{ agent_id, user_id, readers: readersOf(db, "agent_routine_run", "agent_routine_runs") },
+  } as never);
+}
+
+/** What the feed tells of a run's end. */
+export const entryOf = (status: RunStatus, name: string, created_at?: string): Entry => ({
+  ...{ of: "entry", id: newId("activity_feed_entry"), created_at: created_at ?? null },
+  level: status === "failed" ? "error" : status === "completed" ? "info" : "warning",
+  title: `Routine run ${status}: ${name}`,
+});
+
+/** An entry of the feed, of the row above. */
+export function entry(
+  db: TenantDb,
+  { id, level, title, created_at }: Entry,
+  above: Rows<"agent_routine_runs">,
+): Statement<unknown> {
+  const entries = db.selectFrom("activity_feed_entries");
+  const there = entries.where("activity_feed_entries.id", "=", id).select(sql`1`.as("one"));
+  return db.insertUnder(above.where(sql<boolean>`not exists (${there})`), "activity_feed_entries", {
+    ...{ id, kind: "routine_run", level, title: storable(title), correlation_id: sql`agent_routine_runs.id` },
+    ...{ agent_id: sql`agent_routine_runs.agent_id`, user_id: sql`agent_routine_runs.user_id` },
+    metadata: sql`jsonb_build_object('actor', null, 'run', agent_routine_runs.id, 'routine', routine_id)`,
+    readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+    ...(created_at && { created_at }),
+  } as never);
+}
 
 /** The statements that tell it, as of a sequence; their names begin with `name`. */
 export function telling(
   db: TenantDb,
-  { id, user_id }: RunRow,
+  row: Told,
   { name, sequence, data }: { name: string; sequence: number; data: Projection },
 ): Record<string, Statement<unknown>> {
+  const { id } = row;
   const run = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", id);
   switch (data.of) {
     case "run": {
@@ -38,7 +81,13 @@ export function telling(
         ...{ sequence, updated_at: sql`now()` },
       };
       const update = db.updateTable("agent_routine_runs").set(set as never);
-      return { [name]: update.where("id", "=", id).where("sequence", "<=", sequence) };
+      const { status } = data;
+      // Told again, it is in that state already.
+      const before = run.where("sequence", "<=", sequence).where("status", "<>", status);
+      return {
+        ...(status !== "pending" && { [`${name} turned`]: turning(db, row, status, before) }),
+        [name]: update.where("id", "=", id).where("sequence", "<=", sequence),
+      };
     }
     case "command": {
       const { of: _, key: _key, kind: _kind, node, arguments: given, error, ...facts } = data;
@@ -57,21 +106,8 @@ export function telling(
           .where("sequence", "<=", sequence),
       };
     }
-    case "entry": {
-      const { id: entry, level, title, created_at } = data;
-      const there = db
-        .selectFrom("activity_feed_entries")
-        .where("activity_feed_entries.id", "=", entry)
-        .select(sql`1`.as("one"));
-      const metadata = sql`jsonb_build_object('actor', null, 'run', id, 'routine', routine_id)`;
-      return {
-        [name]: db.insertUnder(run.where(sql<boolean>`not exists (${there})`), "activity_feed_entries", {
-          ...{ id: entry, kind: "routine_run", level, title: storable(title), correlation_id: id, created_at },
-          ...{ agent_id: sql`agent_routine_runs.agent_id`, user_id, metadata },
-          readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
-        } as never),
-      };
-    }
+    case "entry":
+      return { [name]: entry(db, data, run) };
   }
 }
 

@@ -1,24 +1,29 @@
 /** How runs come about: of events, and when there is room for them. */
 import { type RawBuilder, sql } from "kysely";
 import type { Row } from "../db/schema.ts";
+import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
 import { newId } from "../ids.ts";
+import { jsonHash } from "../model/index.ts";
 import { quotasOf } from "../quotas.ts";
-import { wholeAcl } from "../routine-runs/queries.ts";
+import { wholeAcl } from "../routines/queries.ts";
 import { CRON_EVENT } from "../routines/schema.ts";
 import { admit, type Overlap } from "./admit.ts";
 import { firing } from "./match.ts";
+import { entry, entryOf, turning } from "./project.ts";
 import { type RunRow, runsOf } from "./remote.ts";
 
 /** Whoever publishes these makes the run itself. */
 const MADE: readonly string[] = [CRON_EVENT, "agentroutine.invoked"];
 /** Runs that are made in one statement. */
-const MOST_MADE = 500;
+const MOST_MADE = 100;
 /** Runs that are looked at for room, of an agent and together. */
 const MOST_OF_AN_AGENT = 50;
 const MOST_WAITING = 500;
 const ROUNDS = 20;
+/** Of a key, in characters. */
+const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
 /** Objects that are told of a run at once. */
 const AT_ONCE = 16;
@@ -30,7 +35,7 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
   const coOwner = db.valueOf("users", "id", sql.ref("agent_routines.user_id"));
   const routines = await db
     .selectFrom("agent_routines")
-    .select(["id", "agent_id", "event_type", "event_config", coOwner.as("user_id")])
+    .select(["id", "agent_id", "name", "event_type", "event_config", coOwner.as("user_id")])
     .where("status", "=", "active")
     .where(sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`)
     .execute();
@@ -45,8 +50,9 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
       const { name: event_name, payload, causes } = event;
       const reason = found.reason ?? again;
       if (key && !reason) seen.add(key);
+      const { agent_id, name } = routine;
       return {
-        ...found,
+        ...{ ...found, agent_id, name, user_id: null },
         id: newId("agent_routine_run"),
         routine_id: routine.id,
         event_id: event.id,
@@ -57,10 +63,20 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
       };
     });
   });
-  for (let i = 0; i < fired.length; i += MOST_MADE) await make(db, fired.slice(i, i + MOST_MADE));
+  for (let i = 0; i < fired.length; i += MOST_MADE) {
+    await make(db, await Promise.all(fired.slice(i, i + MOST_MADE).map(withShortKey)));
+  }
 }
 
-async function make(db: TenantDb, fired: object[]): Promise<void> {
+/** What is long is known by its hash: it is looked for. */
+async function withShortKey<F extends { dedupe_key: string | null }>(fired: F): Promise<F> {
+  const { dedupe_key: key } = fired;
+  return key && key.length > MAX_KEY ? { ...fired, dedupe_key: await jsonHash(key) } : fired;
+}
+
+type Fired = Told & { dedupe_key: string | null; reason: string | null };
+
+async function make(db: TenantDb, fired: Fired[]): Promise<void> {
   const given = sql<{ routine_id: string }>`jsonb_to_recordset(${JSON.stringify(fired)}::jsonb)`.as(
     sql`fired(id text, routine_id text, event_id text, event_name text, payload jsonb, causes jsonb, dedupe_key text,
       dedupe_window_s int, reason text)` as never,
@@ -83,22 +99,35 @@ async function make(db: TenantDb, fired: object[]): Promise<void> {
     .where(sql<boolean>`not exists (${made})`);
   const skipped = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
     sql`case when ${reason} is null then ${otherwise} else ${then} end`;
-  await db
-    .insertUnder(routines as never, "agent_routine_runs", {
-      ...{ id: sql`fired.id`, agent_id: sql`agent_routines.agent_id`, routine_id: sql`agent_routines.id` },
-      ...{
-        event_id: sql`fired.event_id`,
-        event_name: sql`fired.event_name`,
-        payload: sql`fired.payload`,
-        acl: wholeAcl,
-      },
-      ...{ causes: sql`array(select jsonb_array_elements_text(fired.causes))`, dedupe_key: sql`fired.dedupe_key` },
-      status: skipped(sql`'skipped'`, sql`'pending'`),
-      worker_status: skipped(sql`'cancelled'`, sql`'queued'`),
-      result: skipped(sql`jsonb_build_object('reason', ${reason})`, sql`null`),
-      completed_at: skipped(sql`now()`, sql`null`),
-    } as never)
-    .execute();
+  const insert = db.insertUnder(routines as never, "agent_routine_runs", {
+    ...{ id: sql`fired.id`, agent_id: sql`agent_routines.agent_id`, routine_id: sql`agent_routines.id` },
+    ...{
+      event_id: sql`fired.event_id`,
+      event_name: sql`fired.event_name`,
+      payload: sql`fired.payload`,
+      acl: wholeAcl,
+    },
+    ...{ causes: sql`array(select jsonb_array_elements_text(fired.causes))`, dedupe_key: sql`fired.dedupe_key` },
+    status: skipped(sql`'skipped'`, sql`'pending'`),
+    worker_status: skipped(sql`'cancelled'`, sql`'queued'`),
+    result: skipped(sql`jsonb_build_object('reason', ${reason})`, sql`null`),
+    completed_at: skipped(sql`now()`, sql`null`),
+  } as never);
+  const told = fired.flatMap((run) => Object.entries(beginning(db, run)));
+  await db.batch({ insert, ...Object.fromEntries(told) });
+}
+
+/** What is told of one that was made: of the row that is there now. */
+function beginning(db: TenantDb, run: Fired): Record<string, Statement<unknown>> {
+  const made = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", run.id);
+  const skipped = made.where("status", "=", "skipped");
+  return {
+    [`${run.id} created`]: turning(db, run, "created", made),
+    ...((run.dedupe_key || run.reason) && {
+      [`${run.id} skipped`]: turning(db, run, "skipped", skipped),
+      [`${run.id} entry`]: entry(db, entryOf("skipped", run.name ?? "its routine"), skipped),
+    }),
+  };
 }
 
 /**
@@ -111,7 +140,7 @@ export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | n
     const { quotas } = quota[0]!;
     const { count, oldest } = begun[0]!;
     const admission = admit(waiting, running, quotas, quotas.runs_started_per_minute - count);
-    const { admitted, stopping } = await settle(db, admission);
+    const { admitted, stopping } = await settle(db, waiting, admission);
     await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
     await forEach(stopping, (row) => runsOf(env, row).cancel(row));
     const left = waiting.length - Object.values(admission).flat().length;
@@ -139,8 +168,13 @@ async function look(db: TenantDb) {
     running: open.where("admitted_at", "is not", null).select(["id", "agent_id", "routine_id"]),
     waiting: runs
       .innerJoin(first, "first.id", "agent_routine_runs.id")
-      .select(["agent_routine_runs.id", "agent_id", "routine_id", overlap.as("overlap")])
-      .select(sql<number | null>`(${policy} ->> 'max_concurrent')::int`.as("max_concurrent"))
+      .select(["agent_routine_runs.id", "agent_id", "routine_id", "user_id", "causes", overlap.as("overlap")])
+      .select(db.valueOf("agent_routines", "name", sql.ref("routine_id")).as("name"))
+      // What was written before it was looked at may be anything.
+      .select(
+        sql<number | null>`case when jsonb_typeof(${policy} -> 'max_concurrent') = 'number'
+        then floor((${policy} ->> 'max_concurrent')::numeric) end`.as("max_concurrent"),
+      )
       .where("nth", "<=", MOST_OF_AN_AGENT)
       .orderBy("nth")
       .orderBy("agent_routine_runs.id")
@@ -158,7 +192,11 @@ async function look(db: TenantDb) {
 }
 
 /** Writes down what becomes of them, each but once: somebody may have cancelled one meanwhile. */
-async function settle(db: TenantDb, { admitted, skipped, cancelled }: ReturnType<typeof admit>) {
+async function settle(
+  db: TenantDb,
+  found: readonly Told[],
+  { admitted, skipped, cancelled }: ReturnType<typeof admit>,
+) {
   const among = (ids: string[]) => sql<boolean>`id = any (${ids})`;
   const waiting = (ids: string[]) => (set: Record<string, unknown>) =>
     db
@@ -168,8 +206,13 @@ async function settle(db: TenantDb, { admitted, skipped, cancelled }: ReturnType
       .where("status", "=", "pending")
       .where("admitted_at", "is", null);
   const over = { worker_status: "cancelled", completed_at: sql`now()`, look_at: null };
+  // Told of a row as it was before.
+  const ends = [skipped, cancelled].flatMap((ids, i) =>
+    ids.flatMap((id) => Object.entries(ending(db, found.find((run) => run.id === id)!, i ? "cancelled" : "skipped"))),
+  );
   const stopping = db.selectFrom("agent_routine_runs").selectAll().where("admitted_at", "is not", null);
   const done = await db.batch({
+    ...Object.fromEntries(ends),
     admitted: waiting(admitted)({
       admitted_at: sql`now()`,
       look_at: sql`now() + interval '45 seconds'`,
@@ -179,6 +222,17 @@ async function settle(db: TenantDb, { admitted, skipped, cancelled }: ReturnType
     stopping: stopping.where(among(cancelled)),
   });
   return { admitted: done.admitted as RunRow[], stopping: done.stopping as RunRow[] };
+}
+
+type Told = Parameters<typeof turning>[1] & { name: string | null };
+/** What is told of one that never began. */
+function ending(db: TenantDb, run: Told, status: "skipped" | "cancelled") {
+  const runs = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", run.id);
+  const before = runs.where("status", "=", "pending").where("admitted_at", "is", null);
+  return {
+    [`${run.id} turns`]: turning(db, run, status, before),
+    [`${run.id} entry`]: entry(db, entryOf(status, run.name ?? "its routine"), before),
+  };
 }
 
 /** So many at once. One that can't be told is found again. */

@@ -16,7 +16,16 @@ import { pinAgent, Toolbox } from "../tools/toolbox.ts";
 import type { InboxMessage, SessionEvent, SessionFrame } from "./frames.ts";
 import { isTerminal } from "./loop.ts";
 import { type Projection, telling } from "./project.ts";
-import type { NewMessage, Refused, Resolution, Sender, SessionRemote, SessionRow, SessionView } from "./remote.ts";
+import {
+  employerOf,
+  type NewMessage,
+  type Refused,
+  type Resolution,
+  type Sender,
+  type SessionRemote,
+  type SessionRow,
+  type SessionView,
+} from "./remote.ts";
 import { type Hands, type MessageKeys, Session } from "./session.ts";
 import { spansOf } from "./spans.ts";
 
@@ -144,8 +153,9 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   }
 
   #hands(row: SessionRow): Hands {
-    const { env, db } = this;
+    const { env } = this;
     const { agent_id: agent, user_id: user } = row;
+    const db = this.db.causedBy(row.causes ?? []);
     const models = modelsOf(env);
     const own = sessionFunctions(row.result_schema);
     const modelOf = (name: string | null) => resolveModel(name, models, { agent: this.#secrets ?? {} });
@@ -305,10 +315,14 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const { row } = this.#session ?? { row: this.#journal.kept<SessionRow>("row") };
     const owed = this.#journal.owed(MOST_OWED) as { name: string; sequence: number; data: Projection }[];
     if (!row || !owed.length) return;
-    const told = owed.flatMap((one) => Object.entries(telling(this.db, row, one)));
+    const db = this.db.causedBy(row.causes ?? []);
+    const told = owed.flatMap((one) => Object.entries(telling(db, row, one)));
     const there = this.db.selectFrom("agent_sessions").select("id").where("id", "=", row.id);
     const { there: found } = await this.db.batch({ there, ...Object.fromEntries(told) });
     if (!found.length) return this.erase();
+    const hasEnded = owed.some(({ data }) => data.kind === "session" && isTerminal(data.status));
+    // The run that it works for hears of it before this is done with: so it does, whatever ends meanwhile.
+    if (hasEnded && row.routine_run_id) await employerOf(this.env, row).sessionEnded(row.routine_run_id);
     for (const one of owed) this.#journal.paid(one);
     if (this.#journal.owed(1).length) this.due("project", Date.now());
   }

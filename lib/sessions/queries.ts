@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import { createChild, listChildrenOf, reachChild, readable, telling } from "../agents/children.ts";
+import { createChild, listChildrenOf, passesOwn, reachChild, readable, telling } from "../agents/children.ts";
 import { passes } from "../auth/acl.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -20,8 +20,7 @@ export const listSessions = (
       let found = sessions;
       if (status) found = found.where("status", "in", status);
       if (exclude_system) found = found.where("is_system_session", "=", false);
-      // No run of a routine starts a session yet.
-      return routine_run ? found.where(sql.lit(false)) : found;
+      return routine_run ? found.where(sql<boolean>`routine_run_id = any (${routine_run})`) : found;
     },
   });
 
@@ -84,7 +83,7 @@ export async function deleteSession(
 const notFoundSession = () => notFound("agent_session");
 
 type Calls = Rows<"tool_calls">;
-const withOutcome = (calls: Calls, { outcome }: ListCalls): Calls =>
+export const withOutcome = (calls: Calls, { outcome }: ListCalls): Calls =>
   outcome ? calls.where("outcome", "in", outcome) : calls;
 
 /** What a session's model has asked for, newest first. */
@@ -99,13 +98,19 @@ export function listCallsOf(
   return session.db.pageByCursor(withOutcome(calls, query), page);
 }
 
-/** The calls of all sessions whose agent the viewer may change: what waits for a person, waits for such a one. */
+/** The calls of all sessions and runs that the viewer may change: what waits for a person, waits for such a one. */
 export function listCalls(db: TenantDb, query: ListCalls, page: CursorPage): Promise<CallRow[]> {
   const may = ["readers", "writers"] as const;
   const agents = may.reduce((found, column) => found.where(passes(db.viewer, column)), db.selectFrom("agents"));
   // A session goes with its user before its calls do.
   const session = db.selectFrom("agent_sessions").where(sql<boolean>`agent_sessions.id = tool_calls.session_id`);
-  const there: RawBuilder<boolean> = sql`exists (${session.select(sql`1`.as("one"))})`;
+  const run = db
+    .selectFrom("agent_routine_runs")
+    .where(sql<boolean>`agent_routine_runs.id = tool_calls.routine_run_id`)
+    .where(passesOwn(db, "readers"))
+    .where(passesOwn(db, "writers"));
+  const one = sql`1`.as("one");
+  const there: RawBuilder<boolean> = sql`(exists (${session.select(one)}) or exists (${run.select(one)}))`;
   const calls = db.selectFrom("tool_calls").where("agent_id", "in", agents.select("agents.id")).where(there);
   return db.pageByCursor(withOutcome(calls, query), page);
 }

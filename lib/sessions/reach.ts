@@ -1,7 +1,7 @@
 /** How a Worker asks a session's object: what it refuses, and that it can't be reached, are answers of the API. */
 import type { Credential } from "../auth/allow.ts";
 import { ApiError, notFound, unavailable } from "../errors.ts";
-import type { Refused, Sender, SessionView } from "./remote.ts";
+import type { Refused, Sender } from "./remote.ts";
 
 /** Who speaks: a person, or the app with its secret key. */
 export const senderOf = (credential: Credential): Sender =>
@@ -14,9 +14,9 @@ export const reached = <T>(answer: Promise<T>): Promise<T> =>
   });
 
 /** What came of a change, unless the object refused it. */
-export async function changed(answer: Promise<SessionView | Refused>): Promise<SessionView> {
+export async function changed<V extends object>(answer: Promise<V | Refused>): Promise<V> {
   const view = await reached(answer);
   if (!("refused" in view)) return view;
-  const { status, code, message } = view.refused;
+  const { status, code, message } = (view as Refused).refused;
   throw status === 404 ? notFound("tool_call") : new ApiError(status, code, message);
 }

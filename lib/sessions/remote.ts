@@ -63,6 +63,13 @@ export interface SessionRemote extends Rpc.DurableObjectBranded {
   erase(): Promise<void>;
 }
 
+/** Of the object of an agent's runs, what a session that works for one tells it. */
+type Employer = { sessionEnded(run: string): Promise<void> };
+export const employerOf = (
+  { RUNS }: Bindings,
+  { agent_id: id, ...place }: Pick<SessionRow, "agent_id" | keyof Place>,
+) => objectOf(RUNS, { ...place, id }) as unknown as Employer;
+
 /** As it is asked: all that passes is JSON, of which the types of RPC would make something else. */
 type SessionAsked = Omit<SessionRemote, keyof Rpc.DurableObjectBranded>;
 

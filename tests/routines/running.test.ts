@@ -42,4 +42,143 @@ describe("a run", () => {
     });
     expect(done.duration_ms).toBeGreaterThanOrEqual(0);
   });
+
+  it("fails with what its script says, and keeps that in its result", async () => {
+    const { run, call } = await stage();
+    const done = await run({ handler_type: "script", script: "unknown_name" });
+    expect(done).toMatchObject({ status: "failed", worker: { status: "discarded" } });
+    expect(done.result.error).toMatch(/script/i);
+    const feed = await must(call("GET", `/api/v1/activity_feed?agent[]=${done.agent}`), 200);
+    expect(feed.data.map(({ kind, level, correlation_id }: any) => [kind, level, correlation_id])).toContainEqual([
+      ...["routine_run", "error", done.id],
+    ]);
+  });
+
+  it("keeps a result that is no object as value", async () => {
+    const { run } = await stage();
+    expect((await run({ handler_type: "script", script: "[1, 2]" })).result).toEqual({ value: [1, 2] });
+  });
+
+  it("goes by the script that its routine had when it began, and tells its journal of each command", async () => {
+    const { run, call } = await stage();
+    const done = await run({ handler_type: "script", script: "1" });
+    const page = await must(call("GET", `/api/v1/agent_routines/runs/${done.id}/journal`), 200);
+    expect(page.data.map(({ type }: any) => type)).toEqual([
+      ...["run.status", "run.status", "command.requested", "command.called", "command.completed"],
+      ...["run.result", "run.status"],
+    ]);
+    expect(page.data.map(({ sequence }: any) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+    expect(page.journal).toMatchObject({ id: done.id, status: "completed", current_sequence: 7 });
+    const first = await must(call("GET", `/api/v1/agent_routines/runs/${done.id}/journal?limit=3`), 200);
+    expect([first.has_more, first.data.length]).toEqual([true, 3]);
+    const rest = await must(
+      call("GET", `/api/v1/agent_routines/runs/${done.id}/journal?after_cursor=${first.after_cursor}`),
+      200,
+    );
+    expect([...first.data, ...rest.data]).toEqual(page.data);
+    expect(rest.has_more).toBe(false);
+    const commands = await must(call("GET", `/api/v1/agent_routines/runs/${done.id}/commands`), 200);
+    expect(commands.data).toMatchObject([
+      { name: "script", routine_run: done.id, session: null, outcome: "succeeded" },
+    ]);
+  });
+
+  it("of do_task is a session that is told of the event, and has what that came to", async () => {
+    const { run, call, agent } = await stage({ model: "scripted/script" });
+    const instructions = 'Do it.\n```script\n[{"match": "Go", "text": "Done."}]\n```';
+    const done = await run({ handler_type: "preset", preset_name: "do_task", preset_config: { instructions } });
+    expect(done).toMatchObject({ status: "completed", result: { output: "Done." }, structured_response: null });
+    const [session, ...others] = (await must(call("GET", `/api/v1/agent_sessions?routine_run[]=${done.id}`), 200)).data;
+    expect(others).toEqual([]);
+    expect(session).toMatchObject({ id: done.result.session, agent: agent.id, status: "completed" });
+  });
+
+  it("of a chain hands on what each step put out", async () => {
+    const { run } = await stage({ model: "scripted/script" });
+    const instructions = 'Do it.\n```script\n[{"match": "twice", "text": "I saw twice."}]\n```';
+    const done = await run({
+      handler_type: "chain",
+      steps: [
+        { handler_type: "script", name: "first", script: '{ word: "twice" }' },
+        { handler_type: "preset", preset_name: "do_task", preset_config: { instructions }, output_key: "said" },
+        { handler_type: "script", inputs: { from: "said" }, script: "[$.trigger.message, $.inputs.from.output]" },
+      ],
+    });
+    expect([done.status, done.result]).toEqual(["completed", { value: ["Go.", "I saw twice."] }]);
+  });
+
+  it.each([
+    ["halt", "failed", undefined],
+    ["continue", "completed", { value: null }],
+  ])("of a chain whose step fails: on_error %s", async (on_error, status, result) => {
+    const { run } = await stage();
+    const done = await run({
+      handler_type: "chain",
+      steps: [
+        { handler_type: "script", name: "bad", script: "unknown_name", on_error },
+        { handler_type: "script", script: "$.inputs.bad" },
+      ],
+    });
+    expect(done.status).toBe(status);
+    if (result) expect(done.result).toEqual(result);
+  });
+
+  it("of what isn't there yet fails, and says so", async () => {
+    const { run } = await stage();
+    const done = await run({ handler_type: "preset", preset_name: "send_message" });
+    expect([done.status, done.result.error]).toEqual(["failed", expect.stringMatching(/^not_available/)]);
+  });
+
+  it("is cancelled with its session, and that is its end", async () => {
+    const { routine, invoke, becomes, call, get } = await stage({ model: "scripted/script" });
+    const instructions = 'Do it.\n```script\n[{"delay_ms": 20000, "text": "Late."}]\n```';
+    const made = await routine({ handler_type: "preset", preset_name: "do_task", preset_config: { instructions } });
+    const { id } = await invoke(made);
+    await becomes(id, "running");
+    const sessions = async () => (await must(call("GET", `/api/v1/agent_sessions?routine_run[]=${id}`), 200)).data;
+    for (let i = 0; i < 100 && !(await sessions()).length; i++) await new Promise((done) => setTimeout(done, 50));
+    const cancelled = await must(call("POST", `/api/v1/agent_routines/runs/${id}/cancel`), 200);
+    expect(cancelled).toMatchObject({ status: "cancelled", worker: { status: "cancelled" } });
+    expect(await must(call("POST", `/api/v1/agent_routines/runs/${id}/cancel`), 200)).toMatchObject({
+      status: "cancelled",
+    });
+    let [session] = await sessions();
+    for (let i = 0; i < 100 && session.status !== "cancelled"; i++) {
+      await new Promise((done) => setTimeout(done, 50));
+      [session] = await sessions();
+    }
+    expect([session.status, (await get(id)).status]).toEqual(["cancelled", "cancelled"]);
+  });
+
+  it("is made again of what it was made of, once it is over", async () => {
+    const { routine, invoke, becomes, call } = await stage();
+    const made = await routine({ handler_type: "script", script: "$.message" });
+    const { id } = await invoke(made);
+    await becomes(id, "completed");
+    const retry = () =>
+      call("POST", `/api/v1/agent_routines/runs/${id}/retry`, undefined, { "Idempotency-Key": "again" });
+    const again = await must(retry(), 200);
+    expect(again.id).not.toBe(id);
+    expect((await must(retry(), 200)).id).toBe(again.id);
+    expect((await becomes(again.id, "completed")).result).toEqual({ value: "Go." });
+    await must(call("POST", `/api/v1/agent_routines/${made.id}/pause`), 200);
+    const refused = await call("POST", `/api/v1/agent_routines/runs/${id}/retry`);
+    expect([refused.status, refused.body.error.code]).toEqual([422, "not_active"]);
+  });
+});
+
+describe("events", () => {
+  const happen = (call: Call, name: string, payload: object) =>
+    must(call("POST", "/api/v1/events", { name, payload }), 201);
+
+  it("start the routines that name them, each once", async () => {
+    const { routine, call, becomes, agent } = await stage();
+    const made = await routine({ event_type: "custom.order", handler_type: "script", script: "$.order" });
+    const { id } = await happen(call, "custom.order", { order: "A-1" });
+    const runs = async () => (await must(call("GET", `/api/v1/agent_routines/${made.id}/runs`), 200)).data;
+    for (let i = 0; i < 100 && !(await runs()).length; i++) await new Promise((done) => setTimeout(done, 50));
+    const [run, ...others] = await runs();
+    expect([others, run.event_id, run.agent]).toEqual([[], id, agent.id]);
+    expect((await becomes(run.id, "completed")).result).toEqual({ value: "A-1" });
+  });
 });

@@ -1,0 +1,337 @@
+/** A run at work, in this process: what it does step by step, and that no crash between two steps shows. */
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { isTerminal } from "../../../lib/runs/loop.ts";
+import { chainProgram, taskProgram } from "../../../lib/runs/programs.ts";
+import { anAsk, aStage, asking, Crash, ran } from "./stage.ts";
+
+const by = { type: "user", id: "usr" } as const;
+const of = (frames: { type: string }[], type: string) => frames.filter((frame) => frame.type === type) as any[];
+
+describe("a run", () => {
+  it("sends what its program asks for, written down before, and completes with what that comes to", async () => {
+    const stage = aStage({ program: asking([anAsk("a")], [anAsk("b")]) });
+    const { run } = await ran(stage);
+    expect(run.view()).toMatchObject({
+      ...{ status: "completed", worker_status: "completed", attempt: 1, result: { a: "a done", b: "b done" } },
+    });
+    expect(stage.frames().map(({ type }) => type)).toEqual([
+      ...["run.status", "run.status"],
+      ...["command.requested", "command.called", "command.completed"],
+      ...["command.requested", "command.called", "command.completed"],
+      ...["run.result", "run.status"],
+    ]);
+    expect(stage.sent.map(({ node }) => node)).toEqual(["a", "b"]);
+  });
+
+  it("has under way at once what its program asks for at once, ten at most", async () => {
+    let now = 0;
+    let most = 0;
+    const send = async () => {
+      most = Math.max(most, ++now);
+      await new Promise((done) => setTimeout(done, 5));
+      now--;
+      return { ok: null };
+    };
+    const asks = Array.from({ length: 25 }, (_, i) => anAsk(`a${i}`));
+    const { run } = await ran(aStage({ program: asking(asks), send }));
+    expect([run.view().status, most]).toEqual(["completed", 10]);
+  });
+
+  it("tries a fault that may pass three times, after 10 s and 60 s, under one key", async () => {
+    const program = asking([anAsk("a", { attempts: 3 })]);
+    const stage = aStage({ program, send: (_, nth) => (nth < 3 ? { passing: "503" } : { ok: "done" }) });
+    const { run, go } = await ran(stage);
+    expect(run.view()).toMatchObject({ status: "running", worker_status: "retrying", attempt: 1 });
+    stage.pass(9_000);
+    await go();
+    expect(stage.sent).toHaveLength(1);
+    stage.pass(1_000);
+    await go();
+    expect([stage.sent.length, run.view().worker_status]).toEqual([2, "retrying"]);
+    stage.pass(59_000);
+    await go();
+    expect(stage.sent).toHaveLength(2);
+    stage.pass(1_000);
+    await go();
+    expect(run.view()).toMatchObject({ status: "completed", attempt: 3, result: { a: "done" } });
+    expect(new Set(stage.sent.map(({ id }) => id)).size).toBe(1);
+  });
+
+  it("fails with the fault of the last attempt, and at once with one that doesn't pass", async () => {
+    const passing = aStage({ program: asking([anAsk("a", { attempts: 3 })]), send: () => ({ passing: "503" }) });
+    const { run, go } = await ran(passing);
+    for (const ms of [10_000, 60_000]) {
+      passing.pass(ms);
+      await go();
+    }
+    expect(run.view()).toMatchObject({ status: "failed", worker_status: "discarded", result: { error: "503" } });
+    expect(passing.sent).toHaveLength(3);
+    const stage = aStage({ program: asking([anAsk("a", { attempts: 3 })]), send: () => ({ error: "404" }) });
+    expect((await ran(stage)).run.view().status).toBe("failed");
+    expect(stage.sent).toHaveLength(1);
+  });
+
+  it("waits for a person where nobody knows whether a command happened, and does what that says", async () => {
+    for (const [outcome, result, status] of [
+      ["happened", { a: "it did" }, "completed"],
+      ["retry", { a: "a done" }, "completed"],
+      ["give_up", { error: "nobody knows whether the command took effect" }, "failed"],
+    ] as const) {
+      const program = asking([anAsk("a")]);
+      const stage = aStage({ program, send: (_, nth) => (nth === 1 ? { unknown: true } : { ok: "a done" }) });
+      const { run, go } = await ran(stage);
+      expect([run.status, run.view().status]).toEqual(["waiting", "running"]);
+      const [{ command }] = of(stage.frames(), "command.unknown");
+      expect(run.resolve("tcl_other", { outcome: "retry", by })).toMatchObject({ refused: { status: 404 } });
+      run.resolve(command, outcome === "happened" ? { outcome, result: "it did", by } : { outcome, by });
+      expect(run.resolve(command, { outcome: "retry", by })).toMatchObject({ refused: { status: 409 } });
+      await go();
+      expect(run.view()).toMatchObject({ status, result });
+    }
+  });
+
+  it("asks for an approval by the hash of what is looked at, once, and tells its program who decided what", async () => {
+    const stage = aStage({ program: asking([anAsk("a", { kind: "approval", template: { message: "Pay?" } })]) });
+    const { run, go } = await ran(stage);
+    const [{ command, arguments_hash }] = of(stage.frames(), "command.requested");
+    expect([run.status, stage.sent]).toEqual(["waiting", []]);
+    const decision = { approved: true, arguments_hash, note: "fine", by };
+    expect(run.decide(command, { ...decision, arguments_hash: "other" })).toMatchObject({ refused: { status: 409 } });
+    run.decide(command, decision);
+    expect(run.decide(command, decision)).toMatchObject({ refused: { status: 409 } });
+    await go();
+    expect(run.view()).toMatchObject({ status: "completed", result: { a: { approved: true, note: "fine", by } } });
+  });
+
+  it("waits until a time, and no longer", async () => {
+    const until = new Date(Date.parse("2026-01-02T04:00:00Z")).toISOString();
+    const program = asking([anAsk("a", { kind: "wait" })]);
+    const stage = aStage({ program, send: () => ({ later: true, until }) });
+    const { run, go } = await ran(stage);
+    expect(run.status).toBe("waiting");
+    stage.pass(Date.parse(until) - Date.parse("2026-01-02T03:04:05Z") - 60_000);
+    expect([await go(), run.status]).toEqual([Date.parse(until), "waiting"]);
+    stage.pass(60_000);
+    await go();
+    expect(run.view()).toMatchObject({ status: "completed", result: { a: null } });
+  });
+
+  it("hears what came of a session, however early that has ended", async () => {
+    const program = asking([anAsk("a", { kind: "preset", effect: "idempotent" })]);
+    for (const early of [false, true]) {
+      let came: { ok: string } | null = null;
+      const stage = aStage({
+        program,
+        heard: () => came,
+        send: () => {
+          if (early) came = { ok: "said" };
+          if (early) one.run.hear();
+          return { later: true, until: null };
+        },
+      });
+      const one = stage.process();
+      one.run.begin();
+      await one.go();
+      if (!early) {
+        // At work still: nobody is waited for.
+        expect(one.run.status).toBe("running");
+        came = { ok: "said" };
+        one.run.hear();
+        await one.go();
+      }
+      expect(one.run.view()).toMatchObject({ status: "completed", result: { a: "said" } });
+    }
+  });
+
+  it("cancelled, lets go of its sessions, says what may have happened, and never moves again", async () => {
+    const asks = [anAsk("a", { kind: "preset", effect: "idempotent" }), anAsk("b", { kind: "wait" })];
+    const stage = aStage({ program: asking(asks), send: () => ({ later: true, until: null }) });
+    const { run, go } = await ran(stage);
+    run.cancel();
+    expect(run.view()).toMatchObject({ status: "cancelled", worker_status: "cancelled", result: null });
+    expect(stage.left).toHaveLength(1);
+    const frames = stage.frames();
+    run.cancel();
+    run.hear();
+    await go();
+    expect(stage.frames()).toEqual(frames);
+    expect(of(frames, "command.failed")).toHaveLength(2);
+  });
+
+  it("of `once`, cancelled while it is sent, is unknown", async () => {
+    let cancel = () => {};
+    const send = async () => {
+      cancel();
+      return { ok: 1 };
+    };
+    const stage = aStage({ program: asking([anAsk("a")]), send });
+    const one = stage.process();
+    cancel = () => void one.run.cancel();
+    one.run.begin();
+    await one.go();
+    expect([one.run.view().status, of(stage.frames(), "command.unknown").length]).toEqual(["cancelled", 1]);
+  });
+
+  it("takes no step while its org is suspended, and goes on when that is lifted", async () => {
+    let isLive = false;
+    const hands = { mayGoOn: async () => isLive };
+    const stage = aStage({ program: asking([anAsk("a")]), hands });
+    const { run, go } = await ran(stage);
+    expect([run.view().status, stage.sent]).toEqual(["pending", []]);
+    isLive = true;
+    await go();
+    expect(run.view().status).toBe("completed");
+  });
+
+  it("of a routine with other plans is skipped, of an agent that is gone fails", async () => {
+    const skipped = aStage({ program: asking(), hands: { pin: async () => ({ skipped: "not_active" }) } });
+    expect((await ran(skipped)).run.view()).toMatchObject({ status: "skipped", result: { reason: "not_active" } });
+    const gone = aStage({ program: asking(), hands: { pin: async () => null } });
+    expect((await ran(gone)).run.view()).toMatchObject({ status: "failed" });
+  });
+
+  it("writes down no secret", async () => {
+    const stage = aStage({
+      program: asking([anAsk("a")]),
+      send: () => ({ ok: "s3cret-value" }),
+      secrets: ["s3cret-value"],
+    });
+    const { run } = await ran(stage);
+    expect(JSON.stringify([stage.frames(), run.view(), stage.told])).not.toContain("s3cret-value");
+  });
+
+  it("fails where what it gives is too long", async () => {
+    const long = "a".repeat(70_000);
+    expect((await ran(aStage({ program: asking([anAsk("a")]), send: () => ({ ok: long }) }))).run.view().status).toBe(
+      "failed",
+    );
+    const parts = asking([anAsk("a"), anAsk("b")]);
+    const send = () => ({ ok: long.slice(0, 20_000) });
+    expect((await ran(aStage({ program: parts, send }))).run.view()).toMatchObject({
+      ...{ status: "failed", result: { error: expect.stringMatching(/more than/) } },
+    });
+  });
+});
+
+describe("whenever its process ends", () => {
+  it.each(["read", "idempotent", "once"] as const)("a run goes on where it was: %s", async (effect) => {
+    for (let end = 1; ; end++) {
+      const stage = aStage({
+        program: asking([anAsk("a", { effect })], [anAsk("b", { effect }), anAsk("c", { effect })]),
+      });
+      const first = stage.process(end);
+      let crashed = false;
+      try {
+        first.run.begin();
+        await first.go();
+      } catch (error) {
+        if (!(error instanceof Crash)) throw error;
+        crashed = true;
+      }
+      const next = stage.process();
+      next.run.begin();
+      await next.go();
+      for (const { command } of of(stage.frames(), "command.unknown")) {
+        expect(effect).toBe("once");
+        next.run.resolve(command, { outcome: "happened", result: "told", by });
+      }
+      await next.go();
+      expect([end, next.run.view().status]).toEqual([end, "completed"]);
+      for (const node of ["a", "b", "c"]) {
+        const sent = stage.sent.filter((one) => one.node === node);
+        expect(new Set(sent.map(({ id }) => id)).size).toBeLessThanOrEqual(1);
+        if (effect === "once") expect(sent.length).toBeLessThanOrEqual(1);
+      }
+      expect(of(stage.frames(), "run.result")).toHaveLength(1);
+      if (!crashed) return;
+    }
+  });
+});
+
+describe("the states of a run", () => {
+  const step = fc.constantFrom("cancel", "suspend", "lift", "pass", "resolve", "crash", "hear");
+  const came = fc.constantFrom(
+    { ok: 1 },
+    { error: "no" },
+    { passing: "later" },
+    { unknown: true },
+    { later: true, until: null },
+  );
+  it("lead from pending to running to an end, of which nothing leads away", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { maxLength: 12 }),
+        fc.array(came, { minLength: 1, maxLength: 6 }),
+        async (steps, outcomes) => {
+          let isLive = true;
+          const stage = aStage({
+            program: asking([anAsk("a", { attempts: 3 }), anAsk("b", { kind: "preset", effect: "idempotent" })]),
+            send: (command, nth) => outcomes[(nth + command.node.length) % outcomes.length] as never,
+            heard: () => ({ ok: "said" }),
+            hands: { mayGoOn: async () => isLive },
+          });
+          let one = stage.process();
+          one.run.begin();
+          await one.go();
+          for (const what of steps) {
+            if (what === "cancel") one.run.cancel();
+            if (what === "suspend" || what === "lift") isLive = what === "lift";
+            if (what === "pass") stage.pass(60_000);
+            if (what === "hear") one.run.hear();
+            if (what === "crash") one = stage.process();
+            if (what === "resolve") {
+              for (const { command } of of(stage.frames(), "command.unknown")) {
+                one.run.resolve(command, { outcome: "retry", by });
+              }
+            }
+            await one.go();
+          }
+          const statuses = of(stage.frames(), "run.status").map(({ status }) => status);
+          expect(statuses[0]).toBe("pending");
+          expect(statuses.filter(isTerminal).length).toBeLessThanOrEqual(1);
+          if (statuses.some(isTerminal)) expect(stage.frames().at(-1)).toMatchObject({ status: statuses.at(-1) });
+          // What the journal says is what a new process knows.
+          expect(stage.process().run.view()).toEqual(one.run.view());
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe("programs", () => {
+  const script = { handler_type: "script", script: "1", config: null } as const;
+  const preset = { handler_type: "preset", preset_name: "do_task", preset_config: {} } as const;
+  const step = { name: null, output_key: null, inputs: {}, on_error: "halt" } as const;
+
+  it("have a structured answer repaired twice, told of what is wrong", async () => {
+    const program = taskProgram(preset);
+    const wrong = { error: "structured_response: no title" };
+    const stage = aStage({ program, send: () => wrong });
+    const { run } = await ran(stage);
+    expect(run.view()).toMatchObject({ status: "failed", result: wrong });
+    expect(of(stage.frames(), "command.requested").map((frame) => frame.arguments.repair)).toEqual([
+      ...[null, "no title", "no title"],
+    ]);
+    const mended = aStage({ program, send: (_, nth) => (nth < 3 ? wrong : { ok: { output: "x" } }) });
+    expect((await ran(mended)).run.view().status).toBe("completed");
+  });
+
+  it("of a chain ask with what was put out before, and try again where the step says so alone", async () => {
+    const chain = chainProgram([
+      { ...script, ...step, name: "a" },
+      { ...script, ...step, output_key: "b", inputs: { mine: "a", whole: "trigger" }, on_error: "retry" },
+    ]);
+    let state = chain.begin({ n: 1 });
+    const [first] = (chain.next(state) as any).asks;
+    expect([first.attempts, first.scope]).toEqual([1, { trigger: { n: 1 }, inputs: {} }]);
+    state = chain.take(state, first.key, { ok: "one" });
+    const [second] = (chain.next(state) as any).asks;
+    expect([second.attempts, second.scope]).toEqual([
+      ...[3, { trigger: { n: 1 }, inputs: { a: "one", mine: "one", whole: { n: 1 } } }],
+    ]);
+    expect(chain.next(chain.take(state, second.key, { ok: 2 }))).toEqual({ do: "complete", result: 2 });
+    expect(chain.next(chain.take(state, second.key, { error: "no" }))).toMatchObject({ do: "fail" });
+  });
+});
