@@ -38,6 +38,8 @@ export type NodeKind<F extends Fields = Fields> = {
   description: string;
   docs: string;
   fields: F;
+  /** JSON Schema of what it gives, where that is always alike. */
+  gives?: Record<string, unknown>;
   /** A fault that no single field has. */
   fault?: (said: Said<F>) => string | null;
   /** Null: it asks nothing, and hands on what it was given. */
@@ -196,6 +198,11 @@ export const nodeKinds: readonly NodeKind[] = [
       ),
       effect: effectField,
     },
+    gives: {
+      type: "object",
+      properties: { status: { type: "integer" }, content_type: { type: ["string", "null"] }, body: {} },
+      required: ["status", "content_type", "body"],
+    },
     fault: ({ url, auth }) => {
       if (!auth) return null;
       if ((auth.as === "bearer") !== (auth.name === null)) {
@@ -328,6 +335,7 @@ export const nodeKinds: readonly NodeKind[] = [
         "Of the answer.",
       ),
     },
+    gives: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
     ask: (template) => ({ kind: "llm", template, effect: "read" }),
   }),
   node("WorkflowForEach", "for_each", {

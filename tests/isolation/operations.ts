@@ -54,7 +54,11 @@ export const NAMED_WITH_OWNER = [
 export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invoke", field: "user" };
 
 /** Parameters that stand for no row, but for a word of the document's own. */
-const WORDS: Record<string, string> = { "kinds/{kind}": "kinds/Skill" };
+const WORDS: Record<string, string> = {
+  "kinds/{kind}": "kinds/Skill",
+  "events/{name}": "events/schedule.cron",
+  "node_types/{node_type}": "node_types/wait",
+};
 
 /** Values for parameters of addresses, by the parameters' keys. */
 export type Values = Record<string, string>;
@@ -357,6 +361,16 @@ export const samples: Record<string, (place: Place) => object> = {
     script: "[unwrap(agents.list({ page_size: 100 })).data, unwrap(users.list({ page_size: 100 })).data]",
   }),
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
+  "POST /api/v1/workflows/expressions/validate": () => ({ expression: "1" }),
+  "POST /api/v1/workflows/expressions/run": () => ({ expression: "1" }),
+  "POST /api/v1/workflows/graph/validate": () => ({ graph: {} }),
+  // As a script: all that it sees of the place.
+  "POST /api/v1/workflows/run": () => ({
+    graph: {
+      ...{ start_node: "see", nodes: [{ kind: "WorkflowScript", id: "see", script: "see" }] },
+      data: [{ kind: "Script", id: "see", script: "unwrap(agents.list({ page_size: 100 })).data" }],
+    },
+  }),
   "POST /api/v1/ai/chat/completions": aChat,
   "POST /api/v1/ai/chat/completions/stream": aChat,
   "POST /api/v1/ai/image/generations": ({ word }) => ({ prompt: word }),
