@@ -58,6 +58,8 @@ export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invo
 const WORDS: Record<string, string> = {
   "kinds/{kind}": "kinds/Skill",
   "event_types/{name}": "event_types/agent.created",
+  "events/{name}": "events/schedule.cron",
+  "node_types/{node_type}": "node_types/wait",
 };
 
 /** Values for parameters of addresses, by the parameters' keys. */
@@ -415,6 +417,16 @@ export const samples: Record<string, (place: Place) => object> = {
     script: "[unwrap(agents.list({ page_size: 100 })).data, unwrap(users.list({ page_size: 100 })).data]",
   }),
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
+  "POST /api/v1/workflows/expressions/validate": () => ({ expression: "1" }),
+  "POST /api/v1/workflows/expressions/run": () => ({ expression: "1" }),
+  "POST /api/v1/workflows/graph/validate": () => ({ graph: {} }),
+  // As a script: all that it sees of the place.
+  "POST /api/v1/workflows/run": () => ({
+    graph: {
+      ...{ start_node: "see", nodes: [{ kind: "WorkflowScript", id: "see", script: "see" }] },
+      data: [{ kind: "Script", id: "see", script: "unwrap(agents.list({ page_size: 100 })).data" }],
+    },
+  }),
   "POST /api/v1/ai/chat/completions": aChat,
   "POST /api/v1/ai/chat/completions/stream": aChat,
   "POST /api/v1/ai/image/generations": ({ word }) => ({ prompt: word }),

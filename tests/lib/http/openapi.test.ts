@@ -69,6 +69,7 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     // Nothing is made: a text comes back sealed.
     "POST /api/v1/config/encrypt_secret",
     "POST /api/v1/scripts/test",
+    "POST /api/v1/workflows/expressions/run",
     // Nothing is kept to be answered again: a model says something else each time.
     "POST /api/v1/ai/chat/completions",
     "POST /api/v1/ai/chat/completions/stream",
