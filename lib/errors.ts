@@ -88,9 +88,9 @@ export const noSuch = (field: string) => invalid({ field, message: `there is no 
 /** 422 that is not about a field: the state of things forbids it. */
 export const unprocessable = (code: string, message: string) => new ApiError(422, code, message);
 
-/** 422: the agent has as many of these as it can have. */
-export const limitReached = (name: string, most: string) =>
-  unprocessable("limit_reached", `An agent has at most ${most} of these: ${name}. Delete one first.`);
+/** 422: the agent, or the org, has as many of these as it can have. */
+export const limitReached = (name: string, most: string, whose: "agent" | "org" = "agent") =>
+  unprocessable("limit_reached", `An ${whose} has at most ${most} of these: ${name}. Delete one first.`);
 
 /** 503: the database is out of reach for the moment. The cause is for the log. */
 export function unavailable(cause: unknown) {

@@ -3,8 +3,8 @@ import { worker } from "../../lib/http/worker.ts";
 
 export { Dispatcher } from "../../lib/events/dispatcher.ts";
 export { EventQueue } from "../../lib/events/queue.ts";
+export { Scheduler } from "../../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../../lib/runs/object.ts";
-export { Scheduler } from "../../lib/schedules/scheduler.ts";
 export { SessionObject } from "../../lib/sessions/object.ts";
 export const routers = [];
 export default worker(...routers);

@@ -52,7 +52,8 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE404") return notFound(reason as Kind);
   if (code === "23503" && reason.startsWith("update or delete")) return stillUsed(nameOf(refused.table));
   if (code === "AE420") return invalid({ field: refused.constraint, message: reason });
-  if (code === "AE422") return limitReached(nameOf(refused.table), reason);
+  if (code === "AE422")
+    return limitReached(nameOf(refused.table), reason, refused.constraint === "org" ? "org" : "agent");
   return asFieldError(refused) ?? error;
 }
 

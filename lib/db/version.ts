@@ -29,4 +29,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-23-named-configs",
   "2026-11-24-sessions",
   "2026-11-25-events",
+  "2026-11-25-schedules",
 ];

@@ -86,7 +86,7 @@ const refusals: Record<string, () => ApiError> = {
 };
 
 /** Who passes a routine's list, as a list: whom it names, and the user whose the routine is. */
-const wholeAcl = sql<string | null>`app.acl_patch(acl, case when acl is null or user_id is null then '[]' else
+export const wholeAcl = sql<string | null>`app.acl_patch(acl, case when acl is null or user_id is null then '[]' else
   jsonb_build_array(jsonb_build_object('principal_type', 'user', 'principal', user_id, 'actions', '["read", "write"]'::jsonb))
   end, '[]')`;
 

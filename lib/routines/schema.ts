@@ -4,7 +4,7 @@ import { acl, aclBody } from "../auth/acl.ts";
 import { handlerTypes, type Row, routineStatuses, triggerContexts } from "../db/schema.ts";
 import { idOf, isMap, list, map, metadata, nullable, rule, stamp, text } from "../http/valid.ts";
 import { positive } from "../paging.ts";
-import { cronText, timeZone } from "../schedules/schema.ts";
+import { cronText, policies, timeZone } from "../schedules/schema.ts";
 import { presetNamed, presetNames } from "./presets.ts";
 
 export const CRON_EVENT = "schedule.cron";
@@ -33,13 +33,14 @@ const eventConfig = v.pipe(
   v.check((events) => Object.keys(events).every((name) => v.is(eventName, name)), "names what is no event's name"),
   v.check(
     (events) => Object.values(events).every((event) => v.is(v.looseObject(eventFields), event)),
-    "has filters that are no map, a dedupe_key_path that is no text, or a timezone that is none of the IANA database",
+    "has filters that are no map, a dedupe_key_path that is no text, a timezone that is none of the IANA database, or a policy that is none of a schedule's",
   ),
 );
 const eventFields = {
   filters: v.optional(v.nullable(map)),
   dedupe_key_path: v.optional(v.nullable(text(200))),
   timezone: v.optional(timeZone),
+  ...policies,
 };
 
 const messagePolicy = v.pipe(

@@ -9,6 +9,7 @@ import { type Id, newId } from "../ids.ts";
 import { Journal } from "../journal/journal.ts";
 import { resolveModel, step, type Usage, waysOf } from "../model/index.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
+import { schedulerOf } from "../schedules/remote.ts";
 import { exportSpans } from "../telemetry/otlp.ts";
 import { sessionFunctions } from "../tools/builtins.ts";
 import { masker } from "../tools/mask.ts";
@@ -306,6 +307,9 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const there = this.db.selectFrom("agent_sessions").select("id").where("id", "=", row.id);
     const { there: found } = await this.db.batch({ there, ...Object.fromEntries(told) });
     if (!found.length) return this.erase();
+    // What its schedule has waiting may begin: told before it is paid, so that no end goes unheard.
+    const hasEnded = owed.some(({ data }) => data.kind === "session" && isTerminal(data.status));
+    if (hasEnded && row.schedule_id) await schedulerOf(this.env, this.place).wake();
     for (const one of owed) this.#journal.paid(one);
     if (this.#journal.owed(1).length) this.due("project", Date.now());
   }
