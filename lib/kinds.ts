@@ -102,6 +102,7 @@ export const kinds = {
   }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
   model_call: kind({ prefix: "mcl", table: "model_calls", name: "model call" }),
+  occurrence: kind({ prefix: "occ", table: "occurrences", name: "occurrence" }),
   org: kind({ prefix: "org", state: "status", table: "orgs", name: "org", tells: changes }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
   // Access lists may name one; there is no table of them yet.

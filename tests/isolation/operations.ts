@@ -150,6 +150,46 @@ const anInvocable = (name: string) => ({
   ...{ name, handler_type: "preset", preset_name: "do_task", event_type: "agentroutine.invoked", status: "active" },
 });
 
+const anOccurrence = (of: "schedule" | "routine") =>
+  `insert into data.occurrences (app_id, sandbox_id, org_id, agent_id, id, ${of}_id, planned_at, outcome, overlap)
+   select app_id, sandbox_id, org_id, agent_id, $2, id, '2026-01-01', 'missed', 'skip' from data.agent_${of}s where id = $1`;
+/** One that has an occurrence, and a session that goes on: what is started beside that is skipped. */
+const aSchedule: Maker = {
+  kind: "agent_schedule",
+  make: async (place, made, by) => {
+    const id = await child("agent_schedule", "schedules", ({ word }) => daily(word)).make(place, made, by);
+    await place.sql(anOccurrence("schedule"), [id, newId("occurrence")]);
+    await place.sql(
+      `insert into data.agent_sessions (app_id, sandbox_id, org_id, agent_id, schedule_id, id, trajectory_id, instructions,
+         max_turns, max_tokens, max_runs_per_turn, start_idle, on_idle, status, look_at)
+       select app_id, sandbox_id, org_id, agent_id, id, $2, $3, instructions, 1, 1, 1, true, 'wait', 'waiting', null
+       from data.agent_schedules where id = $1`,
+      [id, newId("agent_session"), newId("trajectory")],
+    );
+    return id;
+  },
+};
+/** The same of a routine, which can be invoked, too. */
+const aRoutine: Maker = {
+  kind: "agent_routine",
+  make: async (place, made, by) => {
+    const body = ({ word }: Place) => ({ ...anInvocable(word), schedule: "0 9 * * *" });
+    const id = await child("agent_routine", "agent_routines", body).make(place, made, by);
+    await found(place, "select id from data.agent_routines where id = $1 and next_run_at is not null", id);
+    await place.sql(anOccurrence("routine"), [id, newId("occurrence")]);
+    await place.sql(
+      `insert into data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, routine_id, id, planned_at, status, look_at)
+       select app_id, sandbox_id, org_id, agent_id, id, $2, '2026-01-01', 'running', null from data.agent_routines where id = $1`,
+      [id, newId("agent_routine_run")],
+    );
+    return id;
+  },
+};
+const lastDay = () => ({
+  from: new Date(Date.now() - 86_400_000).toISOString(),
+  to: new Date(Date.now() - 1_000).toISOString(),
+});
+
 const aRun: Maker = {
   kind: "agent_routine_run",
   make: async (place, made) => {
@@ -267,10 +307,10 @@ export const makers: Record<string, Maker> = {
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
   "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
-  "agent_routines/{routine}": child("agent_routine", "agent_routines", ({ word }) => anInvocable(word)),
+  "agent_routines/{routine}": aRoutine,
   "runs/{run}": aRun,
   "agent_routine_runs/{agent_routine_run}": aRun,
-  "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
+  "schedules/{schedule}": aSchedule,
   "agent_installations/{installation}": {
     kind: "agent_installation",
     make: async (place, made, by) => {
@@ -382,6 +422,10 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/agents/{agent}/agent_routines": ({ word }) => anInvocable(word),
   "PATCH /api/v1/agent_routines/{routine}": ({ word }) => ({ description: word }),
   "POST /api/v1/agent_routines/{routine}/invoke": ({ word }) => ({ message: word }),
+  "POST /api/v1/agents/{agent}/schedules/{schedule}/run": () => ({}),
+  "POST /api/v1/agents/{agent}/schedules/{schedule}/backfill": lastDay,
+  "POST /api/v1/agent_routines/{routine}/run": () => ({}),
+  "POST /api/v1/agent_routines/{routine}/backfill": lastDay,
   "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
   "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
   "POST /api/v1/agents/{agent}/agent_installations": ({ word }) => ({
