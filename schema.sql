@@ -75,7 +75,9 @@ insert into app.migrations (name) values
   ('2026-11-24-sessions'),
   ('2026-11-25-events'),
   ('2026-11-25-queues'),
-  ('2026-11-25-runs');
+  ('2026-11-25-runs'),
+  ('2026-11-25-schedules'),
+  ('2026-11-25-work-items');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -675,6 +677,19 @@ begin
   return null;
 end $$;
 
+-- When what was planned for an instant is due: later by up to so many seconds, as many for the same row and instant
+-- whenever it is asked. lib/schedules/clock.ts says the same.
+create function app.due_at(id text, planned_at timestamptz, jitter_seconds integer) returns timestamptz
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare x bigint := mod(floor(extract(epoch from planned_at) / 60)::bigint, 4294967296);
+begin
+  if planned_at is null or jitter_seconds = 0 then return planned_at; end if;
+  for i in 1..length(id) loop x := mod(x * 31 + ascii(substr(id, i, 1)), 4294967296); end loop;
+  x := mod(x * 1664525 + 1013904223, 4294967296);
+  return planned_at + make_interval(secs => (x * (jitter_seconds + 1)) >> 32);
+end $$;
+grant execute on function app.due_at to agentry_api;
+
 -- Tools.
 alter table data.configs add constraint configs_kind_key unique (app_id, sandbox_id, org_id, id, kind);
 
@@ -839,6 +854,9 @@ create table data.agent_routines (
   schedule        text,
   -- The shortest time between two of the schedule's wall times.
   interval_s      integer,
+  -- Of an active one that has a schedule; null until the Scheduler has said it. When that is due, by its jitter.
+  next_run_at     timestamptz,
+  due_at          timestamptz,
   handler_type    text not null check (handler_type in ('workflow_graph', 'script', 'preset', 'chain')),
   config_id       text collate "C",
   -- The kind that its config must be of; what is neither a graph nor a script has none.
@@ -898,6 +916,29 @@ alter table data.agent_routines
     'message_policy', message_policy, 'metadata', metadata, 'acl', acl)::text) <= 16384);
 create trigger at_most after insert on data.agent_routines referencing new table as added
   for each statement execute function app.at_most('100');
+create index agent_routines_due_at_idx on data.agent_routines (due_at) where due_at is not null;
+create index agent_routines_place_idx on data.agent_routines (app_id, sandbox_id, org_id, due_at) where due_at is not null;
+-- What its schedule comes to next is the Scheduler's to say. From the instant of a change on, which `due_at` is until
+-- then, the routine waits for it.
+create function app.plan_routine() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare cron jsonb := coalesce(new.event_config -> 'schedule.cron', '{}');
+begin
+  if new.status <> 'active' or new.schedule is null then
+    new.next_run_at := null;
+    new.due_at := null;
+  elsif tg_op = 'INSERT' or (old.status, old.schedule, old.event_config -> 'schedule.cron' -> 'timezone')
+      is distinct from (new.status, new.schedule, cron -> 'timezone') then
+    new.next_run_at := null;
+    new.due_at := now();
+  elsif coalesce(new.next_run_at, old.next_run_at) is not null then
+    new.due_at := app.due_at(new.id, new.next_run_at,
+      case when cron @? '$.jitter_seconds ? (@ >= 0 && @ <= 3600 && @ % 1 == 0)' then (cron ->> 'jitter_seconds')::integer else 0 end);
+  end if;
+  return new;
+end $$;
+create trigger plan before insert or update of status, schedule, event_config, next_run_at on data.agent_routines
+  for each row execute function app.plan_routine();
 select app.wall('data.agent_routines', 'select, insert, update, delete');
 
 -- The configs that a routine's JSON names: of its steps, and the forms of its messages. Kept by the row itself, so that
@@ -1035,6 +1076,8 @@ create unique index agent_routine_runs_planned_at_key
 -- What is not over.
 create index agent_routine_runs_open_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, id)
   where status in ('pending', 'running');
+create index agent_routine_runs_planned_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id)
+  where planned_at is not null and status in ('pending', 'running');
 create index agent_routine_runs_look_at_idx on data.agent_routine_runs (look_at)
   where look_at is not null and status in ('pending', 'running');
 create index agent_routine_runs_dedupe_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, dedupe_key, created_at)
@@ -1049,6 +1092,42 @@ alter table data.agent_routine_runs
 create index agent_routine_runs_admitted_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, admitted_at)
   where admitted_at is not null;
 select app.wall('data.agent_routine_runs', 'select, insert, update, delete');
+
+-- Work items: what a run's graph hands to an agent, for whoever works for it outside. The run waits for one.
+create table data.work_items (
+  id               text collate "C" not null,
+  app_id           text collate "C" not null,
+  sandbox_id       text collate "C" not null,
+  org_id           text collate "C" not null,
+  agent_id         text collate "C" not null,
+  -- Whose journal has the command.
+  run_id           text collate "C" not null,
+  command_id       text collate "C" not null,
+  node_id          text not null,
+  payload          jsonb not null default '{}',
+  status           text not null default 'queued' check (status in ('queued', 'claimed', 'running', 'succeeded', 'failed')),
+  attempt_count    integer not null default 0,
+  -- Of whoever has it, a SHA-256: nobody who sees the row can act for it.
+  lease_hash       bytea,
+  lease_expires_at timestamptz,
+  result           jsonb check (result is null or status = 'succeeded'),
+  error            jsonb check (error is null or status = 'failed'),
+  created_at       timestamptz not null default now(),
+  updated_at       timestamptz not null default now(),
+  check ((status in ('claimed', 'running')) = (lease_expires_at is not null)),
+  primary key (app_id, sandbox_id, id),
+  constraint work_items_command_key unique (app_id, sandbox_id, org_id, run_id, command_id),
+  constraint work_items_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index work_items_agent_idx on data.work_items (app_id, sandbox_id, org_id, agent_id, id);
+create index work_items_open_idx on data.work_items (app_id, sandbox_id, org_id, agent_id, id)
+  where status in ('queued', 'claimed', 'running');
+-- A page of a hundred makes 7 MB.
+alter table data.work_items
+  add constraint work_items_payload_check check (octet_length(payload::text) <= 65536),
+  add constraint work_items_outcome_check check (octet_length(jsonb_build_array(result, error)::text) <= 98304);
+select app.wall('data.work_items', 'select, insert, update');
 
 -- Schedules.
 create table data.agent_schedules (
@@ -1068,6 +1147,12 @@ create table data.agent_schedules (
   -- Of an active one; the others have no next.
   next_run_at     timestamptz,
   last_run_at     timestamptz,
+  overlap         text not null default 'skip'
+                  check (overlap in ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'allow_all')),
+  catchup         text not null default 'one' check (catchup in ('none', 'one', 'all')),
+  catchup_window_seconds integer not null default 3600 check (catchup_window_seconds between 10 and 31622400),
+  jitter_seconds  integer not null default 0 check (jitter_seconds between 0 and 3600),
+  due_at          timestamptz generated always as (app.due_at(id, next_run_at, jitter_seconds)) stored,
   metadata        jsonb not null default '{}',
   created_at      timestamptz not null default now(),
   updated_at      timestamptz not null default now(),
@@ -1083,9 +1168,52 @@ create index agent_schedules_agent_idx on data.agent_schedules (app_id, sandbox_
 -- A hundred of them make 6.5 MB.
 alter table data.agent_schedules
   add constraint agent_schedules_size_check check (octet_length(instructions) + octet_length(metadata::text) <= 65536);
+create index agent_schedules_due_at_idx on data.agent_schedules (due_at) where due_at is not null;
+create index agent_schedules_place_idx on data.agent_schedules (app_id, sandbox_id, org_id, due_at) where due_at is not null;
 create trigger at_most after insert on data.agent_schedules referencing new table as added
   for each statement execute function app.at_most('100');
+create trigger at_most_in_org after insert on data.agent_schedules referencing new table as added
+  for each statement execute function app.at_most_in_org('10000', 'schedules');
 select app.wall('data.agent_schedules', 'select, insert, update, delete');
+
+-- Occurrences: what a schedule, or a routine's, was planned for, and what came of it. Links to what they are of, and to
+-- what they began, are no foreign keys: those may be gone.
+create table data.occurrences (
+  id          text collate "C" not null,
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  agent_id    text collate "C" not null,
+  schedule_id text collate "C",
+  routine_id  text collate "C",
+  planned_at  timestamptz not null,
+  -- Null: it hasn't begun. It waits, where its outcome is buffered or backfilled.
+  fired_at    timestamptz,
+  outcome     text not null
+              check (outcome in ('fired', 'buffered', 'skipped_overlap', 'missed', 'suspended', 'cancelled', 'backfilled')),
+  -- What it does where another is under way.
+  overlap     text not null check (overlap in ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'allow_all')),
+  session_id  text collate "C",
+  run_id      text collate "C",
+  created_at  timestamptz not null default now(),
+  check ((schedule_id is null) <> (routine_id is null)),
+  check ((fired_at is not null) = (coalesce(session_id, run_id) is not null)),
+  primary key (app_id, sandbox_id, id),
+  constraint occurrences_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index occurrences_agent_idx on data.occurrences (app_id, sandbox_id, org_id, agent_id);
+-- An instant comes once.
+create unique index occurrences_schedule_key on data.occurrences (app_id, sandbox_id, org_id, schedule_id, planned_at)
+  where schedule_id is not null;
+create unique index occurrences_routine_key on data.occurrences (app_id, sandbox_id, org_id, routine_id, planned_at)
+  where routine_id is not null;
+create index occurrences_of_schedule_idx on data.occurrences (app_id, sandbox_id, org_id, schedule_id, id) where schedule_id is not null;
+create index occurrences_of_routine_idx on data.occurrences (app_id, sandbox_id, org_id, routine_id, id) where routine_id is not null;
+-- What waits.
+create index occurrences_waiting_idx on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id), planned_at)
+  where fired_at is null and outcome in ('buffered', 'backfilled');
+select app.wall('data.occurrences', 'select, insert, update');
 
 -- Installations: what connects an agent with something outside of it, and what it reads there.
 create table data.agent_installations (
@@ -1306,6 +1434,8 @@ create index agent_sessions_routine_run_idx on data.agent_sessions (app_id, sand
   where routine_run_id is not null;
 create index agent_sessions_schedule_idx on data.agent_sessions (app_id, sandbox_id, org_id, schedule_id, id)
   where schedule_id is not null;
+create index agent_sessions_open_idx on data.agent_sessions (app_id, sandbox_id, org_id, schedule_id)
+  where schedule_id is not null and status in ('pending', 'running', 'waiting');
 create unique index agent_sessions_trajectory_key on data.agent_sessions (app_id, sandbox_id, trajectory_id);
 create index agent_sessions_look_at_idx on data.agent_sessions (look_at) where look_at is not null;
 -- A page of a hundred makes 20 MB.
@@ -1791,6 +1921,23 @@ begin
 end $$;
 grant execute on function app.claim_behind_runs to agentry_api;
 
+-- For the sweep: places where something is due within two minutes, or waits, each as likely as any other, so that one of
+-- which there is always something holds up none.
+create function app.due_places(mac bytea, most integer) returns setof data.tenants
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac('objects.sweep', mac);
+  return query select d.app_id, d.sandbox_id, d.org_id from (
+      select s.app_id, s.sandbox_id, s.org_id from data.agent_schedules s where s.due_at < now() + interval '2 minutes'
+      union select r.app_id, r.sandbox_id, r.org_id from data.agent_routines r where r.due_at < now() + interval '2 minutes'
+      union select o.app_id, o.sandbox_id, o.org_id from data.occurrences o
+        where o.fired_at is null and o.outcome in ('buffered', 'backfilled')) d
+    where not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (d.app_id, d.sandbox_id)
+      and e.id in (d.sandbox_id, d.org_id))
+    order by random() limit most;
+end $$;
+grant execute on function app.due_places to agentry_api;
+
 -- Objects that are to erase themselves, each claimed for a minute; and those that have.
 create function app.claim_erasures(mac bytea, most integer)
 returns table (n bigint, app_id text, sandbox_id text, org_id text, id text, kind text, parts text[])
@@ -2073,8 +2220,8 @@ end $$;
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
 -- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
--- agent that has ended, entries of the feed, calls of models, events
--- and runs when their app keeps them no longer. Whoever
+-- agent that has ended, entries of the feed, calls of models, events, occurrences and runs when their app keeps them no
+-- longer. Whoever
 -- calls it, and however often, deletes nothing else.
 create function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -2144,6 +2291,17 @@ begin
        where h.app_id = one.app_id and h.sandbox_id = one.sandbox_id and h.org_id = p.org_id
     )
     select count(*) into n from past;
+    deleted := deleted + n;
+  end loop;
+
+  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
+        days => coalesce((a.settings -> 'retention_days' -> 'occurrences')::integer, 30))) as oldest
+      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
+    exit when deleted >= most;
+    delete from data.occurrences where ctid = any (array(
+      select ctid from data.occurrences o
+       where o.app_id = one.app_id and o.sandbox_id = one.sandbox_id and o.id < 'occ_' || one.oldest limit most - deleted));
+    get diagnostics n = row_count;
     deleted := deleted + n;
   end loop;
   return deleted + app.sweep_runs(most - deleted);

@@ -7,8 +7,8 @@ import { groups } from "./groups.ts";
 
 export { Dispatcher } from "../lib/dispatch/object.ts";
 export { EventQueue } from "../lib/event-subscriptions/object.ts";
+export { Scheduler } from "../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../lib/runs/object.ts";
-export { Scheduler } from "../lib/schedules/scheduler.ts";
 export { SessionObject } from "../lib/sessions/object.ts";
 
 const all = worker(...Object.values(groups).flat());

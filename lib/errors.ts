@@ -12,6 +12,8 @@ export class ApiError extends Error {
   readonly code: string;
   readonly fields: FieldError[];
   readonly headers: Record<string, string>;
+  /** Members of the problem beside those that all have (RFC 9457 §3.2). */
+  readonly members: { records?: unknown[] };
 
   constructor(
     status: ApiError["status"],
@@ -19,12 +21,14 @@ export class ApiError extends Error {
     message: string,
     fields: FieldError[] = [],
     headers: Record<string, string> = {},
+    members: ApiError["members"] = {},
   ) {
     super(message);
     this.status = status;
     this.code = code;
     this.fields = fields;
     this.headers = headers;
+    this.members = members;
   }
 }
 

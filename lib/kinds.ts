@@ -102,6 +102,7 @@ export const kinds = {
   }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
   model_call: kind({ prefix: "mcl", table: "model_calls", name: "model call" }),
+  occurrence: kind({ prefix: "occ", table: "occurrences", name: "occurrence" }),
   org: kind({ prefix: "org", state: "status", table: "orgs", name: "org", tells: changes }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
   // Access lists may name one; there is no table of them yet.
@@ -112,6 +113,9 @@ export const kinds = {
   // A session's own history: its row holds the id.
   trajectory: kind({ prefix: "trj", table: null, name: "trajectory" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  work_item: kind({
+    ...{ prefix: "wdi", table: "work_items", name: "work item", state: "status", tells: ["created", "updated"] },
+  }),
   working_memory_entry: kind({
     ...{ prefix: "amm", table: "agent_working_memory", name: "working memory entry", title: "key", tells: changes },
   }),

@@ -6,6 +6,7 @@ import { queueOf } from "./event-subscriptions/remote.ts";
 import type { Id } from "./ids.ts";
 import type { Place } from "./objects/stub.ts";
 import { askSweep, forEach, inBatches } from "./objects/sweep.ts";
+import { wakeSchedulers } from "./occurrences/sweep.ts";
 import { runsOf } from "./runs/remote.ts";
 import { wakeRuns } from "./runs/sweep.ts";
 import { sessionOf } from "./sessions/remote.ts";
@@ -14,7 +15,7 @@ import { wakeSessions } from "./sessions/sweep.ts";
 /** Objects are woken first, within their minute, and erased when the rows are gone; neither waits for the other's fault. */
 export async function sweep(env: Bindings): Promise<void> {
   const rows = deletePast(env.DATABASE_URL);
-  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env)];
+  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env), wakeSchedulers(env)];
   const turns = await Promise.allSettled([...waking, rows, rows.finally(() => eraseObjects(env))]);
   for (const turn of turns) if (turn.status === "rejected") throw turn.reason;
 }

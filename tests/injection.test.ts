@@ -156,11 +156,13 @@ async function seed() {
       ${on("agent_routine", { name: text, handler_type: "preset", preset_name: text })}
       ${on("agent_routine_run", { payload: JSON.stringify({ message: text }) })}
       ${on("agent_schedule", { instructions: text, schedule_type: "recurring", cron_expression: "x", timezone: "x", status: "cancelled" })}
+      ${on("occurrence", { routine_id: text, planned_at: "now", outcome: "missed", overlap: "skip" })}
       ${on("agent_session", { id: session, trajectory_id: newId("trajectory"), instructions: text, max_turns: "1", max_tokens: "1", max_runs_per_turn: "1", start_idle: "false", on_idle: "wait" })}
       ${on("tool_call", { session_id: session, name: text, turn: "1", arguments: "{}", arguments_hash: "x", outcome: "unknown", attempts: "1", sequence: "1", requested_at: "now" })}
       ${on("agent_skill", { config_id: config, instruction: text })}
       ${on("agent_tool", { kind: "builtin", name: text })}
       ${on("installation_source", { installation_id: installation, type: text })}
+      ${on("work_item", { run_id: "x", command_id: text, node_id: text })}
       ${on("working_memory_entry", { key: text, value: text })}
       insert into data.agent_routine_configs select app_id, sandbox_id, org_id, agent_id, id, '${config}', 'Skill'
         from data.agent_routines where org_id = '${org}';

@@ -25,6 +25,7 @@ import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { paginate } from "../../lib/paging.ts";
+import { wakeScheduler } from "../../lib/schedules/remote.ts";
 
 const agents = router();
 
@@ -75,6 +76,8 @@ agents.post(
       async (db, id): Promise<Installed> =>
         bundle ? installedAgent(db, id, bundle) : { agent: await getAgent(db, id) },
     );
+    // What it carries may be due soon.
+    if (bundle || template) await wakeScheduler(c.env, agent);
     return c.var.answer({ ...toAgent(agent), ...(configs && { installed_configs: configs }) });
   },
 );

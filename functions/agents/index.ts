@@ -8,6 +8,7 @@ import routines from "./routines.ts";
 import schedules from "./schedules.ts";
 import skills from "./skills.ts";
 import tools from "./tools.ts";
+import workItems from "./work-items.ts";
 import workingMemory from "./working-memory.ts";
 
 export const routers = [
@@ -20,6 +21,7 @@ export const routers = [
   schedules,
   skills,
   tools,
+  workItems,
   workingMemory,
 ];
 export default worker(...routers);

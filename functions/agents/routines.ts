@@ -7,6 +7,7 @@ import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { createRoutine } from "../../lib/routines/queries.ts";
 import { createRoutineBody, routine, toRoutine } from "../../lib/routines/schema.ts";
+import { wakeIfSoon } from "../../lib/schedules/remote.ts";
 
 const routines = router();
 
@@ -24,6 +25,7 @@ routines.post(
       (db, id) => createRoutine(db, agent, id, c.req.valid("json")),
       (db, id) => getChild(db, "agent_routine", id),
     );
+    await wakeIfSoon(c.env, row);
     return c.var.answer(toRoutine(row));
   },
 );

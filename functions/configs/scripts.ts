@@ -25,7 +25,7 @@ import {
   validateScriptBody,
   validation,
 } from "../../lib/scripts/schema.ts";
-import { identify, type Opens, worldOf } from "../../lib/scripts/world.ts";
+import { eyesOf, identify, type Opens, worldOf } from "../../lib/scripts/world.ts";
 
 const scripts = router();
 
@@ -94,7 +94,7 @@ scripts.post(
       return runScript(script, {
         input: (scope ?? {}) as Json,
         viewer: identity.viewer,
-        world: worldOf(c.env, c.var.credential, opens(c), identity),
+        world: worldOf(c.env, c.var.credential, eyesOf(c.var.credential, opens(c), identity)),
         scripts: async () => null,
       });
     });
@@ -120,7 +120,7 @@ scripts.post(
       testScript(script, {
         input: (scope ?? {}) as Json,
         viewer: identity.viewer,
-        world: worldOf(c.env, c.var.credential, opens(c), identity),
+        world: worldOf(c.env, c.var.credential, eyesOf(c.var.credential, opens(c), identity)),
         scripts: async (key) => (Object.hasOwn(scripts, key) ? scripts[key]! : null),
       }),
     );

@@ -3,8 +3,8 @@ import { worker } from "../../lib/http/worker.ts";
 
 export { Dispatcher } from "../../lib/dispatch/object.ts";
 export { EventQueue } from "../../lib/event-subscriptions/object.ts";
+export { Scheduler } from "../../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../../lib/runs/object.ts";
-export { Scheduler } from "../../lib/schedules/scheduler.ts";
 export { SessionObject } from "../../lib/sessions/object.ts";
 export const routers = [];
 export default worker(...routers);

@@ -10,6 +10,7 @@ import { openCursor, paginateByCursor } from "../../lib/paging.ts";
 import { preset, presets } from "../../lib/routines/presets.ts";
 import { activateRoutine, listRoutines, pauseRoutine, updateRoutine } from "../../lib/routines/queries.ts";
 import { listRoutinesQuery, routine, routineList, toRoutine, updateRoutineBody } from "../../lib/routines/schema.ts";
+import { wakeIfSoon } from "../../lib/schedules/remote.ts";
 
 const routines = router();
 const idOf = (text: string) => parseId("agent_routine", text);
@@ -52,7 +53,9 @@ routines.patch(
   valid("json", updateRoutineBody),
   gives(200, routine, 409),
   async (c) => {
-    return c.var.answer(toRoutine(await updateRoutine(c.var.db, idOf(c.req.param("routine")), c.req.valid("json"))));
+    const row = await updateRoutine(c.var.db, idOf(c.req.param("routine")), c.req.valid("json"));
+    await wakeIfSoon(c.env, row);
+    return c.var.answer(toRoutine(row));
   },
 );
 
@@ -66,7 +69,11 @@ routines.post(
   named("Activate a routine"),
   allow("routines:write"),
   gives(200, routine, 422),
-  async (c) => c.var.answer(toRoutine(await activateRoutine(c.var.db, idOf(c.req.param("routine"))))),
+  async (c) => {
+    const row = await activateRoutine(c.var.db, idOf(c.req.param("routine")));
+    await wakeIfSoon(c.env, row);
+    return c.var.answer(toRoutine(row));
+  },
 );
 
 routines.post(

@@ -213,6 +213,10 @@ const toSchedule = (row: Row<"agent_schedules">) =>
     timezone: row.timezone,
     instructions: row.instructions,
     max_runs: row.max_runs,
+    overlap: row.overlap,
+    catchup: row.catchup,
+    catchup_window_seconds: row.catchup_window_seconds,
+    jitter_seconds: row.jitter_seconds,
     status: row.status,
     metadata: row.metadata,
   });

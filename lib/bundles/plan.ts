@@ -19,7 +19,7 @@ import { faultsOf, installationKinds } from "../installations/kinds.ts";
 import { createInstallationBody } from "../installations/schema.ts";
 import { bodyOfTemplate, configKindOf, createRoutineBody, referring } from "../routines/schema.ts";
 import { nextOccurrence, parseCron, shortestInterval } from "../schedules/clock.ts";
-import { createScheduleBody } from "../schedules/schema.ts";
+import { createScheduleBody, usualPolicies } from "../schedules/schema.ts";
 import { createSkillBody } from "../skills/schema.ts";
 import { builtins } from "../tools/catalog.ts";
 import { createToolBody } from "../tools/schema.ts";
@@ -50,7 +50,7 @@ export type Plan = {
   references: Reference[];
   /** What the JSON of its routines names, by the names that the rows have. */
   named: { name: string; kind: string }[];
-  /** The shortest time between two starts of one of its routines. */
+  /** The shortest time between two starts of one of its routines or schedules. */
   interval: number | null;
   faults: FieldError[];
 };
@@ -411,12 +411,17 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
       ? nextOccurrence(parseCron(body.cron_expression)!, timezone, Date.now())
       : Date.parse(body.scheduled_at!);
     const isActive = status !== "paused" && !isPast;
+    if (body.cron_expression) {
+      const interval_s = shortestInterval(parseCron(body.cron_expression)!);
+      plan.interval = Math.min(plan.interval ?? interval_s, interval_s);
+    }
     if (next === null) tell(pointer, "does not come any more");
     rows.agent_schedules.push({
       ...{ id: newId("agent_schedule"), schedule_type: body.schedule_type, timezone, instructions: body.instructions },
       cron_expression: body.cron_expression ?? null,
       scheduled_at: isPast ? schedule.scheduled_at : (body.scheduled_at ?? null),
       ...{ max_runs: body.max_runs ?? null, metadata: body.metadata ?? {} },
+      ...{ ...usualPolicies, ...pick(body, ...Object.keys(usualPolicies)) },
       status: isActive ? "active" : isPast ? "expired" : "paused",
       next_run_at: isActive && next !== null ? new Date(next).toISOString() : null,
     });

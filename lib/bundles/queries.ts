@@ -6,7 +6,8 @@ import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, conflict, invalid } from "../errors.ts";
 import type { Id } from "../ids.ts";
-import { notTooOften, withIds } from "../routines/queries.ts";
+import { withIds } from "../routines/queries.ts";
+import { notTooOften } from "../schedules/queries.ts";
 import { MAX_FAULTS, type Plan, planTemplate, type Reference, tables } from "./plan.ts";
 import type { InstalledConfig } from "./schema.ts";
 

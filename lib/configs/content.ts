@@ -222,7 +222,12 @@ function judgeAs(name: string, text: string | null, parsed: Parsed | null, by: R
   const read = kind.document ? frontMatter(text, by) : parsed!;
   if ("fault" in read) return only(read.fault);
   const schema = kind.schema!;
-  return { errors: validateAgainst(schema, read.value), warnings: unknownFields(schema, read.value) };
+  const errors = validateAgainst(schema, read.value);
+  const warnings = unknownFields(schema, read.value);
+  const found = errors.length ? [] : (kind.read?.(read.value).findings ?? []);
+  const of = (severity: "error" | "warning") =>
+    found.flatMap((one) => (one.severity === severity ? [{ pointer: one.pointer, message: one.message }] : []));
+  return { errors: [...errors, ...of("error")], warnings: [...warnings, ...of("warning")] };
 }
 
 /** What isn't the language is an error; what it calls may be there by the time that it runs. */

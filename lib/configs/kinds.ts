@@ -1,3 +1,6 @@
+import { MAX_NODES, readGraph } from "../workflows/read.ts";
+import type { Fault } from "./json-schema.ts";
+
 /**
  * The kinds of configs, as data: what each is for, the JSON Schema of its content and a sample of it. The public kinds
  * take fields that aren't named here, as their readers do, and are warned of them; ours take none.
@@ -11,6 +14,8 @@ export type ConfigKind = {
   document?: true;
   /** Text of the script language. */
   script?: true;
+  /** Says of content that the schema has found well what a schema can't. */
+  read?: (value: unknown) => { findings: (Fault & { severity: "error" | "warning" })[] };
   sample?: string;
 };
 
@@ -524,11 +529,12 @@ templates:
         ...about,
         version: { type: ["integer", "string", "null"] },
         start_node: orNull(key),
-        nodes: list(object({ kind: key, id: key, on_success: {}, on_error: {} }, "kind", "id"), 500),
-        data: list(object({ kind: key, id: key, script: orNull(text) }, "kind", "id"), 500),
+        nodes: list(object({ kind: key, id: key, on_success: {}, on_error: {} }, "id"), MAX_NODES),
+        data: list(object({ kind: key, id: key, script: orNull(text) }, "kind", "id"), MAX_NODES),
       },
       "nodes",
     ),
+    read: readGraph,
     sample: `kind: WorkflowGraph
 version: 1
 name: Triage

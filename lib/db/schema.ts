@@ -58,9 +58,21 @@ export const routineStatuses = ["draft", "active", "paused"] as const;
 export const runStatuses = ["pending", "running", "completed", "failed", "skipped", "cancelled"] as const;
 export type RunStatus = (typeof runStatuses)[number];
 export const workerStatuses = ["queued", "executing", "retrying", "completed", "discarded", "cancelled"] as const;
+export const workItemStatuses = ["queued", "claimed", "running", "succeeded", "failed"] as const;
+export type WorkItemStatus = (typeof workItemStatuses)[number];
 export const scheduleTypes = ["once", "recurring"] as const;
 export const scheduleStatuses = ["active", "paused", "completed", "cancelled", "expired"] as const;
 export type ScheduleStatus = (typeof scheduleStatuses)[number];
+/** What an occurrence does where another of its own is under way. */
+export const overlaps = ["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"] as const;
+export type Overlap = (typeof overlaps)[number];
+/** Which of those that nobody was there for come late. */
+export const catchups = ["none", "one", "all"] as const;
+export type Catchup = (typeof catchups)[number];
+export const occurrenceOutcomes = [
+  ...(["fired", "buffered", "skipped_overlap", "missed", "suspended", "cancelled", "backfilled"] as const),
+] as const;
+export type OccurrenceOutcome = (typeof occurrenceOutcomes)[number];
 
 export const toolKinds = ["builtin", "custom", "mcp"] as const;
 export type ToolKind = (typeof toolKinds)[number];
@@ -286,6 +298,9 @@ export interface Database {
     event_config: JsonOrNull<Metadata>;
     schedule: string | null;
     interval_s: number | null;
+    /** The Scheduler says it; null until it has. */
+    next_run_at: ColumnType<string | null, never, string | null>;
+    due_at: GeneratedAlways<string | null>;
     handler_type: (typeof handlerTypes)[number];
     config_id: Id<"config"> | null;
     config_kind: GeneratedAlways<string | null>;
@@ -339,6 +354,21 @@ export interface Database {
     created_at: Stamp;
     updated_at: Stamp;
   };
+  work_items: OnAgent & {
+    id: Fixed<Id<"work_item">>;
+    run_id: Fixed<string>;
+    command_id: Fixed<string>;
+    node_id: Fixed<string>;
+    payload: Json<Metadata>;
+    status: ColumnType<WorkItemStatus, never, WorkItemStatus>;
+    attempt_count: ColumnType<number, never, number>;
+    lease_hash: ColumnType<Uint8Array | null, never, Uint8Array>;
+    lease_expires_at: ColumnType<string | null, never, string | null>;
+    result: JsonOrNull<Metadata>;
+    error: JsonOrNull<Metadata>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
   agent_schedules: OnAgent & {
     id: Fixed<Id<"agent_schedule">>;
     schedule_type: Fixed<(typeof scheduleTypes)[number]>;
@@ -351,9 +381,28 @@ export interface Database {
     status: ColumnType<ScheduleStatus, never, ScheduleStatus>;
     next_run_at: string | null;
     last_run_at: ColumnType<string | null, never, string>;
+    overlap: Generated<Overlap>;
+    catchup: Generated<Catchup>;
+    catchup_window_seconds: Generated<number>;
+    jitter_seconds: Generated<number>;
+    /** When it is to be fired: `next_run_at`, and its jitter. */
+    due_at: GeneratedAlways<string | null>;
     metadata: Json<Metadata>;
     created_at: Stamp;
     updated_at: Stamp;
+  };
+  occurrences: OnAgent & {
+    id: Fixed<Id<"occurrence">>;
+    schedule_id: Fixed<Id<"agent_schedule"> | null>;
+    routine_id: Fixed<Id<"agent_routine"> | null>;
+    planned_at: Fixed<string>;
+    /** Null: it hasn't begun. It waits, where its outcome is buffered or backfilled. */
+    fired_at: ColumnType<string | null, never, string>;
+    outcome: OccurrenceOutcome;
+    overlap: Overlap;
+    session_id: ColumnType<Id<"agent_session"> | null, never, Id<"agent_session">>;
+    run_id: ColumnType<Id<"agent_routine_run"> | null, never, Id<"agent_routine_run">>;
+    created_at: Stamp;
   };
   agent_skills: OnAgent & {
     id: Fixed<Id<"agent_skill">>;

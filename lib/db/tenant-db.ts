@@ -250,17 +250,44 @@ export class TenantDb {
     rows: readonly object[],
     from: Record<string, RawBuilder<unknown>>,
   ): Statement<unknown> {
-    const owner = ["app_id", "sandbox_id", "org_id"].map((column) => [column, sql.ref(`above.${column}`)] as const);
     const given = Object.keys(rows[0] ?? {}).filter((column) => !Object.hasOwn(from, column));
-    const values = [
-      ...owner,
-      ...given.map((column) => [column, sql.ref(`item.${column}`)] as const),
-      ...Object.entries(from),
-    ];
-    const data = sql.table(`data.${table}`);
-    return this.running(sql`insert into ${data} (${sql.join(values.map(([column]) => sql.ref(column)))})
-      select ${sql.join(values.map(([, value]) => value))} from (${above.selectAll()}) as above,
-        jsonb_populate_recordset(null::${data}, ${JSON.stringify(rows)}::jsonb) as item`);
+    const items = sql`jsonb_populate_recordset(null::${sql.table(`data.${table}`)}, ${JSON.stringify(rows)}::jsonb) as item`;
+    return this.running(
+      this.insertFrom("above", sql`(${above.selectAll()}) as above, ${items}`, table, {
+        ...Object.fromEntries(given.map((column) => [column, sql.ref(`item.${column}`)])),
+        ...from,
+      }),
+    );
+  }
+
+  /**
+   * The part of a statement that inserts a row for each of these, which belongs to the tenant of what is called `above`
+   * there: rows that a verb has found or changed. `columns` are expressions over them.
+   */
+  insertFrom<T extends TenantTable>(
+    above: string,
+    rows: RawBuilder<unknown>,
+    table: T,
+    columns: Record<string, RawBuilder<unknown>>,
+  ): RawBuilder<unknown> {
+    const owner = ["app_id", "sandbox_id", "org_id"].map((column) => [column, sql.ref(`${above}.${column}`)] as const);
+    const values = [...owner, ...Object.entries(columns)];
+    return sql`insert into ${sql.table(`data.${table}`)} (${sql.join(values.map(([column]) => sql.ref(column)))})
+      select ${sql.join(values.map(([, value]) => value))} from ${rows}`;
+  }
+
+  /**
+   * The part of a statement that changes each row whose id an `item` has, and answers it: `set` are expressions over both.
+   */
+  updateEach<T extends TenantTable>(
+    table: T,
+    items: RawBuilder<unknown>,
+    set: Record<string, RawBuilder<unknown>>,
+    where: RawBuilder<unknown>,
+  ): RawBuilder<unknown> {
+    const to = Object.entries(set).map(([column, value]) => sql`${sql.ref(column)} = ${value}`);
+    return sql`update ${sql.table(`data.${table}`)} as ${sql.ref(table)} set ${sql.join(to)} from ${items}
+      where ${owns(this.tenant, table)} and ${sql.ref(`${table}.id`)} = item.id and ${where} returning ${sql.ref(table)}.*`;
   }
 
   updateTable<T extends TenantTable>(table: T): Update<T, object> {

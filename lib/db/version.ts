@@ -31,4 +31,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-25-events",
   "2026-11-25-queues",
   "2026-11-25-runs",
+  "2026-11-25-schedules",
+  "2026-11-25-work-items",
 ];

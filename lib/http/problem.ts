@@ -17,6 +17,8 @@ export const problem = v.strictObject({
     message: v.string(),
     fields: v.array(v.strictObject({ field: v.string(), message: v.string() })),
   }),
+  /** Of a workflow that failed: what its nodes did until then. */
+  records: v.optional(v.array(v.unknown())),
 });
 
 const types: Record<number, string> = {
@@ -30,7 +32,7 @@ const types: Record<number, string> = {
 };
 
 /** The answer to a refusal. `instance` names the request, not the address, so that foreign and absent stay equal. */
-export function toProblem({ status, code, message, fields, headers }: ApiError, requestId: string): Response {
+export function toProblem({ status, code, message, fields, headers, members }: ApiError, requestId: string): Response {
   const body: v.InferOutput<typeof problem> = {
     type: `urn:agentry:error:${code}`,
     title: STATUS_CODES[status] ?? "Error",
@@ -39,6 +41,7 @@ export function toProblem({ status, code, message, fields, headers }: ApiError, 
     instance: `urn:agentry:request:${requestId}`,
     request_id: requestId,
     error: { code, type: types[status] ?? code, message, fields },
+    ...members,
   };
   return new Response(JSON.stringify(body), {
     status,

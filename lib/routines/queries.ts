@@ -10,6 +10,7 @@ import { invalid, unprocessable } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import { parseCron, shortestInterval } from "../schedules/clock.ts";
+import { minInterval, notTooOften, TOO_OFTEN } from "../schedules/queries.ts";
 import {
   bodyOfTemplate,
   CRON_EVENT,
@@ -70,15 +71,6 @@ function columns(db: TenantDb, org: RawBuilder<string>, { ...body }: UpdateRouti
     metadata: body.metadata === undefined ? undefined : JSON.stringify(body.metadata ?? {}),
   };
 }
-
-/** How often the app lets a schedule come at most, in seconds. */
-const minInterval = (db: TenantDb) =>
-  sql`coalesce((${db.selectFrom("apps").select(sql`(settings ->> 'min_routine_interval_seconds')::int`.as("s"))}), 60)`;
-const TOO_OFTEN = "comes more often than the app lets it: see min_routine_interval_seconds";
-
-/** This database behind that the app lets schedules come as often as every so many seconds. */
-export const notTooOften = (db: TenantDb, interval: number, field = "schedule"): TenantDb =>
-  db.behind(mustHold(sql`${interval} >= ${minInterval(db)}`, field, TOO_OFTEN));
 
 /** This database behind what only it can see of a body: how often the app lets a schedule come, and which configs are there. */
 function checked(db: TenantDb, orgs: RawBuilder<unknown>, body: UpdateRoutine): TenantDb {

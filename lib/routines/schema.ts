@@ -4,7 +4,7 @@ import { acl, aclBody } from "../auth/acl.ts";
 import { handlerTypes, type Row, routineStatuses, triggerContexts } from "../db/schema.ts";
 import { idOf, isMap, list, map, metadata, nullable, rule, stamp, text } from "../http/valid.ts";
 import { positive } from "../paging.ts";
-import { cronText, timeZone } from "../schedules/schema.ts";
+import { cronText, policies, timeZone } from "../schedules/schema.ts";
 import { presetNamed, presetNames } from "./presets.ts";
 
 export const CRON_EVENT = "schedule.cron";
@@ -28,8 +28,6 @@ type PresetConfig = v.InferOutput<typeof presetConfig>;
 
 const whole = (min: number, max: number) =>
   v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));
-/** What becomes of a run that starts while as many of its routine are open as may be. */
-export const overlaps = ["skip", "buffer_one", "buffer_all", "cancel_other", "allow_all"] as const;
 
 /** By event, what of it starts the routine; of the clock, where it stands. */
 const eventConfig = v.pipe(
@@ -46,10 +44,10 @@ const eventFields = {
   dedupe_key_path: v.optional(v.nullable(text(200))),
   timezone: v.optional(timeZone),
   dedupe_window_seconds: whole(1, 31_536_000),
-  overlap: v.optional(v.nullable(v.picklist(overlaps))),
   max_concurrent: whole(1, 100),
   /** Whether it reacts to what its own runs led to. */
   allow_self: v.optional(v.nullable(v.boolean())),
+  ...policies,
 };
 
 const messagePolicy = v.pipe(

@@ -1,8 +1,7 @@
 /** Which runs may begin, as a pure function of what waits and what runs. */
-import type { Quotas } from "../quotas.ts";
-import type { overlaps } from "../routines/schema.ts";
 
-export type Overlap = (typeof overlaps)[number];
+import type { Overlap } from "../db/schema.ts";
+import type { Quotas } from "../quotas.ts";
 
 /** A run that waits for room. */
 export type Waiting = {

@@ -1,6 +1,6 @@
 /** How runs come about: of events, and when there is room for them. */
 import { type RawBuilder, sql } from "kysely";
-import type { Row } from "../db/schema.ts";
+import type { Overlap, Row } from "../db/schema.ts";
 import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
@@ -9,7 +9,7 @@ import { jsonHash } from "../model/index.ts";
 import { quotasOf } from "../quotas.ts";
 import { wholeAcl } from "../routines/queries.ts";
 import { CRON_EVENT } from "../routines/schema.ts";
-import { admit, type Overlap } from "./admit.ts";
+import { admit } from "./admit.ts";
 import { firing } from "./match.ts";
 import { entry, entryOf, turning } from "./project.ts";
 import { type RunRow, runsOf } from "./remote.ts";

@@ -3,7 +3,7 @@
  * crontab(5) reads them, on the local clock of an IANA time zone. Where both days are restricted, either will do.
  *
  * An occurrence is the first instant at which the local clock shows its wall time or later: what a clock put forward
- * skips comes once, when it is put forward; what one put back repeats comes once, the first time. Where the hour is any,
+ * skips comes once, when it is put forward; what one put back repeats comes once, the first time. Where the hour is `*`,
  * no wall time is meant but a beat: it comes whenever the clock shows a minute of the pattern, and what is skipped
  * doesn't come.
  */
@@ -55,7 +55,7 @@ export function parseCron(text: string): Cron | null {
   const isDay = starDOM && starDOW ? () => true : either;
   return {
     times: on(hour).flatMap((h) => on(minute).map((m) => h * 60 + m)),
-    everyHour: on(hour).length === 24,
+    everyHour: text.split(/ +/)[1] === "*",
     isOn: (at) => Boolean(month[at.getUTCMonth()]) && isDay(at),
   };
 }
@@ -145,4 +145,21 @@ export function shortestInterval({ times, isOn }: Cron): number {
     wasOn = is;
   }
   return shortest * 60;
+}
+
+/** What the clock of a place shows at an instant, with its distance to UTC: `2030-01-31T09:00:00+01:00`. */
+export const localAt = (instant: number, zone: string): string =>
+  clockAt(instant, zone).toString({ timeZoneName: "never", smallestUnit: "second" });
+
+/**
+ * So much later than an instant that it was planned for, in milliseconds, something is due: up to so many seconds, the
+ * same ones for the same id and instant whenever it is asked. The database's app.due_at says the same.
+ */
+export function jitterOf(id: string, planned: number, jitter_seconds: number): number {
+  if (!jitter_seconds) return 0;
+  // Of 32 bits, so that each product is a number that is exact.
+  let x = Math.floor(planned / MINUTE) % 2 ** 32;
+  for (let i = 0; i < id.length; i++) x = (x * 31 + id.charCodeAt(i)) % 2 ** 32;
+  x = (x * 1_664_525 + 1_013_904_223) % 2 ** 32;
+  return Math.floor((x * (jitter_seconds + 1)) / 2 ** 32) * 1000;
 }

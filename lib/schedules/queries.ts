@@ -1,12 +1,22 @@
 import { sql } from "kysely";
 import { createChild, reachChild, updateChild } from "../agents/children.ts";
+import { mustHold } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused, unprocessable } from "../errors.ts";
 import type { Id } from "../ids.ts";
-import { nextOccurrence, parseCron } from "./clock.ts";
+import { nextOccurrence, parseCron, shortestInterval } from "./clock.ts";
 import type { CreateSchedule, ScheduleRow, UpdateSchedule } from "./schema.ts";
 
-const UTC = "Etc/UTC";
+export const UTC = "Etc/UTC";
+
+/** How often the app lets a schedule come at most, in seconds. */
+export const minInterval = (db: TenantDb) =>
+  sql`coalesce((${db.selectFrom("apps").select(sql`(settings ->> 'min_routine_interval_seconds')::int`.as("s"))}), 60)`;
+export const TOO_OFTEN = "comes more often than the app lets it: see min_routine_interval_seconds";
+
+/** This database behind that the app lets schedules come as often as every so many seconds. */
+export const notTooOften = (db: TenantDb, interval: number, field = "schedule"): TenantDb =>
+  db.behind(mustHold(sql`${interval} >= ${minInterval(db)}`, field, TOO_OFTEN));
 
 /** When a pattern that was checked comes next. 422 where calendars end before. */
 function nextRun(cron_expression: string, timezone: string): string {
@@ -16,16 +26,20 @@ function nextRun(cron_expression: string, timezone: string): string {
   return new Date(next).toISOString();
 }
 
+/** This database behind that a pattern, where there is one, comes no more often than the app lets it. */
+const checked = (db: TenantDb, cron: string | null | undefined) =>
+  cron ? notTooOften(db, shortestInterval(parseCron(cron)!), "cron_expression") : db;
+
 /** Makes a schedule of an agent, and says when it comes first. */
 export function createSchedule(
   db: TenantDb,
   agent: string,
   id: Id<"agent_schedule">,
-  { schedule_type, cron_expression, scheduled_at, instructions, max_runs, metadata, ...body }: CreateSchedule,
+  { thread: _, cron_expression, scheduled_at, max_runs, metadata, ...body }: CreateSchedule,
 ): Promise<ScheduleRow> {
   const timezone = body.timezone ?? UTC;
-  return createChild(db, "agent_schedule", agent, id, {
-    ...{ schedule_type, timezone, instructions },
+  return createChild(checked(db, cron_expression), "agent_schedule", agent, id, {
+    ...{ ...body, timezone },
     cron_expression: cron_expression ?? null,
     scheduled_at: scheduled_at ?? null,
     max_runs: max_runs ?? null,
@@ -42,15 +56,16 @@ export function updateSchedule(
   db: TenantDb,
   agent: string,
   id: Id<"agent_schedule">,
-  { cron_expression, scheduled_at, timezone, instructions, max_runs, metadata }: UpdateSchedule,
+  { thread: _, metadata, ...body }: UpdateSchedule,
 ): Promise<ScheduleRow> {
+  const { cron_expression, timezone, scheduled_at } = body;
   const next = cron_expression && timezone ? nextRun(cron_expression, timezone) : scheduled_at;
   const values = {
-    ...{ cron_expression, scheduled_at, timezone, instructions, max_runs },
+    ...body,
     metadata: metadata === undefined ? undefined : JSON.stringify(metadata ?? {}),
     next_run_at: next && sql<string>`case when agent_schedules.status = 'active' then ${next}::timestamptz end`,
   };
-  return updateChild(db, "agent_schedule", id, values, { ...goesOn, agent });
+  return updateChild(checked(db, cron_expression), "agent_schedule", id, values, { ...goesOn, agent });
 }
 
 /** Until it is resumed it has no next run. */

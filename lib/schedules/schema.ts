@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { type Row, scheduleStatuses, scheduleTypes } from "../db/schema.ts";
+import { catchups, overlaps, type Row, scheduleStatuses, scheduleTypes } from "../db/schema.ts";
 import { metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isTimeZone, parseCron } from "./clock.ts";
 
@@ -21,7 +21,24 @@ const instant = v.pipe(
   v.check((at) => Date.parse(at) > Date.now(), "must be in the future"),
 );
 
+const seconds = (least: number, most: number) =>
+  v.optional(v.pipe(v.number(), v.integer(), v.minValue(least), v.maxValue(most)));
+/** What becomes of occurrences that meet another one, or nobody. */
+export const policies = {
+  overlap: v.optional(v.picklist(overlaps)),
+  catchup: v.optional(v.picklist(catchups)),
+  /** So late one may be, and still come. */
+  catchup_window_seconds: seconds(10, 366 * 86_400),
+  /** Each comes up to so much later than planned, always as much. */
+  jitter_seconds: seconds(0, 3600),
+};
+export const usualPolicies = {
+  ...({ overlap: "skip", catchup: "one" } as const),
+  ...{ catchup_window_seconds: 3600, jitter_seconds: 0 },
+};
+
 const fields = {
+  ...policies,
   metadata: v.optional(v.nullable(metadata)),
   /** After so many runs it is completed. */
   max_runs: v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000)))),
@@ -85,6 +102,10 @@ export const schedule = v.strictObject({
   status: v.picklist(scheduleStatuses),
   next_run_at: v.nullable(stamp),
   last_run_at: v.nullable(stamp),
+  overlap: v.picklist(overlaps),
+  catchup: v.picklist(catchups),
+  catchup_window_seconds: v.number(),
+  jitter_seconds: v.number(),
   metadata: v.record(v.string(), v.unknown()),
   created_at: stamp,
   updated_at: stamp,
@@ -106,6 +127,10 @@ export const toSchedule = (row: ScheduleRow): v.InferOutput<typeof schedule> => 
   status: row.status,
   next_run_at: row.next_run_at,
   last_run_at: row.last_run_at,
+  overlap: row.overlap,
+  catchup: row.catchup,
+  catchup_window_seconds: row.catchup_window_seconds,
+  jitter_seconds: row.jitter_seconds,
   metadata: row.metadata,
   created_at: row.created_at,
   updated_at: row.updated_at,

@@ -36,7 +36,7 @@ const finding = v.strictObject({
 });
 const findings = v.array(finding);
 
-const output = v.array(
+export const output = v.array(
   v.strictObject({
     line: v.nullable(v.number()),
     text: v.string(),

@@ -73,11 +73,15 @@ function permitted(viewer: Credential, open: Opens, permission: Permission): Ten
   return open(permission);
 }
 
+/** The databases of an identity: each refuses what its sender's token or the identity itself may not. */
+export const eyesOf =
+  (viewer: Credential, open: Opens, { seen }: Identity): Opens =>
+  (permission) =>
+    seen(permitted(viewer, open, permission), permission);
+
 /** The world of a script: `fetch` behind the guard, and agents and users as the identity sees them. */
-export function worldOf(env: Bindings, viewer: Credential, open: Opens, { seen }: Identity): World {
-  const db: Opens = (permission) => seen(permitted(viewer, open, permission), permission);
-  return edgeWorld({ ...egressOf(env), platform: platformOf(db, placeOf(viewer)) });
-}
+export const worldOf = (env: Bindings, viewer: Credential, eyes: Opens): World =>
+  edgeWorld({ ...egressOf(env), platform: platformOf(eyes, placeOf(viewer)) });
 
 /** What the platform's functions answer, over databases as somebody sees them; null: there is no such function. */
 export function platformOf(db: Opens, place: string): (call: OutboundCall) => Promise<Answer | null> {

@@ -9,6 +9,7 @@ import { type Id, newId } from "../ids.ts";
 import { Journal } from "../journal/journal.ts";
 import { resolveModel, step, type Usage, waysOf } from "../model/index.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
+import { schedulerOf } from "../schedules/remote.ts";
 import { exportSpans } from "../telemetry/otlp.ts";
 import { sessionFunctions } from "../tools/builtins.ts";
 import { masker } from "../tools/mask.ts";
@@ -323,6 +324,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const hasEnded = owed.some(({ data }) => data.kind === "session" && isTerminal(data.status));
     // The run that it works for hears of it before this is done with: so it does, whatever ends meanwhile.
     if (hasEnded && row.routine_run_id) await employerOf(this.env, row).sessionEnded(row.routine_run_id);
+    // What its schedule has waiting may begin: told before it is paid, so that no end goes unheard.
+    if (hasEnded && row.schedule_id) await schedulerOf(this.env, this.place).wake();
     for (const one of owed) this.#journal.paid(one);
     if (this.#journal.owed(1).length) this.due("project", Date.now());
   }

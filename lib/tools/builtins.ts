@@ -15,7 +15,13 @@ import { builtins } from "./catalog.ts";
 import { readSkill } from "./skills.ts";
 
 /** What the functions reach. */
-export type BuiltinWorld = Egress & { db: TenantDb; agent: Id<"agent">; skills: readonly PinnedSkill[] };
+export type BuiltinWorld = Egress & {
+  db: TenantDb;
+  agent: Id<"agent">;
+  skills: readonly PinnedSkill[];
+  /** Called with what was planned, for it may be due soon. */
+  planned: (row: ScheduleRow) => Promise<void>;
+};
 
 type Ask = Pick<ToolAsk, "attempt" | "idempotency_key" | "begun_at" | "signal">;
 type Run = (args: never, ask: Ask, world: BuiltinWorld) => Promise<ToolAnswer>;
@@ -128,20 +134,25 @@ type Stored = { key: string; value: string; expires_in_s?: number };
 type Asked = { instructions: string; cron?: string; at?: string; timezone?: string; max_runs?: number };
 
 /** Its id comes of the call's key: a second attempt finds what the first one made. */
-async function schedule(args: Asked, ask: Ask, { db, agent }: BuiltinWorld): Promise<ToolAnswer> {
+async function schedule(args: Asked, ask: Ask, { db, agent, planned }: BuiltinWorld): Promise<ToolAnswer> {
   const { instructions, cron, at, timezone, max_runs } = args;
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ask.idempotency_key));
   const id = derivedId("agent_schedule", Date.parse(ask.begun_at), new Uint8Array(hash));
   if (ask.attempt > 1) {
     const [made] = await listChildren(db, "agent_schedule", agent, { narrow: (rows) => rows.where("id", "=", id) });
-    if (made) return told(shown(made));
+    if (made) {
+      await planned(made);
+      return told(shown(made));
+    }
   }
   const body = v.safeParse(createScheduleBody, {
     ...{ schedule_type: cron === undefined ? "once" : "recurring", cron_expression: cron, scheduled_at: at },
     ...{ instructions, timezone, max_runs },
   });
   if (!body.success) return { error: body.issues.map(faultOf).join(" ") };
-  return told(shown(await createSchedule(db, agent, id, body.output)));
+  const row = await createSchedule(db, agent, id, body.output);
+  await planned(row);
+  return told(shown(row));
 }
 
 /** A fault by the name that the model knows its field by. */

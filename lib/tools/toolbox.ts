@@ -9,6 +9,7 @@ import type { Bindings } from "../env.ts";
 import { egressOf } from "../http/egress.ts";
 import { isMap } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
+import { wakeIfSoon } from "../schedules/remote.ts";
 import { platformOf } from "../scripts/world.ts";
 import { callBuiltin, functionsOf } from "./builtins.ts";
 import type { OfferedTool, PinnedAgent, PinnedConfig, PinnedSkill, ToolAnswer, ToolAsk } from "./calls.ts";
@@ -233,7 +234,10 @@ export class Toolbox {
       }
       case "builtin": {
         const agent = this.#pinned.id as Id<"agent">;
-        return callBuiltin(handler.function, ask, { ...egress, db, agent, skills: this.#pinned.skills });
+        return callBuiltin(handler.function, ask, {
+          ...{ ...egress, db, agent, skills: this.#pinned.skills },
+          planned: (row) => wakeIfSoon(env, row),
+        });
       }
     }
   }

@@ -4,10 +4,11 @@ import type { Json } from "../script/index.ts";
 import { fillJson, fillUrl, fillWhole, type Resolve, Unusable, valueOfExpression } from "../script/template.ts";
 
 /**
- * The name of a field whose text is an address: what stands in its braces is percent-encoded, and leads to no other host
- * or path. No text that comes from outside holds a NUL, so that nobody else spells it.
+ * `{[ADDRESS]: text}` is an address: what stands in its braces is percent-encoded, and leads to no other host or path.
+ * `{[LITERAL]: value}` is no template. No text that comes from outside holds a NUL, so that nobody else spells these.
  */
 export const ADDRESS = "\0address";
+export const LITERAL = "\0literal";
 
 /** Of one ask: each costs the copying of its scope. */
 export const MAX_EXPRESSIONS = 100;
@@ -37,6 +38,7 @@ export async function evaluate(
     if (!isMap(value)) return (await fillJson(value, resolve)) as Json;
     const fields: [string, Json][] = [];
     for (const [name, inner] of Object.entries(value as Record<string, Json>)) {
+      if (name === LITERAL) return inner;
       if (name === ADDRESS) return addressOf(String(inner), resolve);
       fields.push([name, await fill(inner)]);
     }

@@ -61,7 +61,8 @@ describe("GET /api/v1/agents/{agent}/export", () => {
       schedules: [
         {
           ...{ schedule_type: "recurring", cron_expression: "0 9 * * *", timezone: "Etc/UTC" },
-          ...{ instructions: "Say hello.", status: "active" },
+          ...{ instructions: "Say hello.", status: "active", overlap: "skip", catchup: "one" },
+          ...{ catchup_window_seconds: 3600, jitter_seconds: 0 },
         },
       ],
       installations: [{ install_type: "archastro/knowledge", config: { about: "x" } }],

@@ -31,6 +31,7 @@ describe("POST /api/v1/agents/{agent}/schedules", () => {
       ...{ id: made.id, app, agent: agent.id, thread: null, schedule_type: "recurring", cron_expression: "0 9 * * *" },
       ...{ scheduled_at: null, timezone: "Europe/Berlin", instructions: daily.instructions, max_runs: 3, run_count: 0 },
       ...{ status: "active", next_run_at: made.next_run_at, last_run_at: null, metadata: { a: 1 } },
+      ...{ overlap: "skip", catchup: "one", catchup_window_seconds: 3600, jitter_seconds: 0 },
       ...{ created_at: made.created_at, updated_at: made.created_at },
     });
     expect(made.id).toMatch(/^asc_[0-9A-Za-z]{22}$/);

@@ -11,7 +11,7 @@ const faultsOf = ({ status, body }: { status: number; body: any }) => [
 const sources = {
   HttpTool: ["application/json", JSON.stringify({ method: "GET", url: "https://api.example.com/things" })],
   Script: ["text/plain", "1 + 1"],
-  WorkflowGraph: ["application/json", JSON.stringify({ nodes: [] })],
+  WorkflowGraph: ["application/json", JSON.stringify({ nodes: [{ kind: "WorkflowTrigger", id: "start" }] })],
   McpServer: ["application/json", JSON.stringify({ url: "https://mcp.example.com", transport: "streamable_http" })],
 } as const;
 const aConfig = (call: Call, kind: keyof typeof sources, fields: object = {}): Promise<any> => {

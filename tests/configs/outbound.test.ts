@@ -97,3 +97,28 @@ it("reads no more than a megabyte, and makes no more than fifty calls", async ()
   expect(error).toMatch(/50/);
   expect(left.length).toBeLessThanOrEqual(50);
 });
+
+it("makes the request of a workflow's node: with its secret, which the answer doesn't hold, and no more than once", async () => {
+  const node = (more: object) => ({ type: "http_request", method: "POST", ...more });
+  const tryOut = async (body: object) => {
+    left.length = 0;
+    return ask("POST", "/api/v1/workflows/run", body);
+  };
+  const auth = { env_var: "KEY", as: "bearer" };
+  const made = node({
+    url: "https://api.example.com/{{ $.id }}",
+    auth,
+    body: { id: "{{ $.id }}" },
+    query: { q: ["a", "b"] },
+  });
+  const { body } = await tryOut({ node: made, payload: { id: "x/y" }, env: { KEY: "s3cret" } });
+  expect(body.output).toMatchObject({ status: 200, content_type: "application/json", body: { pathname: "/x%2Fy" } });
+  expect(left).toMatchObject([{ url: "https://api.example.com/x%2Fy?q=a&q=b", body: '{"id":"x/y"}' }]);
+  expect(left[0]!.headers).toMatchObject({ authorization: "Bearer s3cret", "content-type": "application/json" });
+  expect(left[0]!.headers["idempotency-key"]).toMatch(/-node$/);
+  expect(JSON.stringify(body)).not.toContain("s3cret");
+  const failing = await tryOut({ node: node({ url: "https://api.example.com/error" }) });
+  expect([failing.status, failing.body.detail, left.length]).toEqual([422, 'node: HTTP 500: {"fault":true}', 1]);
+  const without = await tryOut({ node: node({ url: "https://api.example.com/", auth }) });
+  expect([without.body.detail, left.length]).toEqual(["node: the request was not sent: there is no env var KEY", 0]);
+});

@@ -61,6 +61,8 @@ export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invo
 const WORDS: Record<string, string> = {
   "kinds/{kind}": "kinds/Skill",
   "event_types/{name}": "event_types/agent.created",
+  "events/{name}": "events/schedule.cron",
+  "node_types/{node_type}": "node_types/wait",
 };
 
 /** Values for parameters of addresses, by the parameters' keys. */
@@ -124,6 +126,12 @@ const aHealthAction =
 const aMemory =
   "insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value) " +
   "select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1";
+/** One that has been claimed by whoever calls itself as the walk does. */
+const LEASE_OWNER = unique("lease");
+const aWorkItem =
+  "insert into data.work_items (app_id, sandbox_id, org_id, agent_id, id, run_id, command_id, node_id, status, lease_hash, lease_expires_at, payload) " +
+  `select app_id, sandbox_id, org_id, id, $2, 'arr_', $3, 'ask', 'claimed', sha256('${LEASE_OWNER}'), now() + interval '1 hour',
+    jsonb_build_object('about', $3::text) from data.agents where id = $1`;
 /** What the product makes of itself, by no route that is for it. */
 const byNoRoute = (kind: Kind, insert: string): Maker => ({
   kind,
@@ -143,6 +151,46 @@ const pendingInstallation = child("agent_installation", "agent_installations", (
 const aSource = ({ word }: Place) => ({ type: "web/link", payload: { url: `https://${word}.example/` } });
 const anInvocable = (name: string) => ({
   ...{ name, handler_type: "script", script: "1", event_type: "agentroutine.invoked", status: "active" },
+});
+
+const anOccurrence = (of: "schedule" | "routine") =>
+  `insert into data.occurrences (app_id, sandbox_id, org_id, agent_id, id, ${of}_id, planned_at, outcome, overlap)
+   select app_id, sandbox_id, org_id, agent_id, $2, id, '2026-01-01', 'missed', 'skip' from data.agent_${of}s where id = $1`;
+/** One that has an occurrence, and a session that goes on: what is started beside that is skipped. */
+const aSchedule: Maker = {
+  kind: "agent_schedule",
+  make: async (place, made, by) => {
+    const id = await child("agent_schedule", "schedules", ({ word }) => daily(word)).make(place, made, by);
+    await place.sql(anOccurrence("schedule"), [id, newId("occurrence")]);
+    await place.sql(
+      `insert into data.agent_sessions (app_id, sandbox_id, org_id, agent_id, schedule_id, id, trajectory_id, instructions,
+         max_turns, max_tokens, max_runs_per_turn, start_idle, on_idle, status, look_at)
+       select app_id, sandbox_id, org_id, agent_id, id, $2, $3, instructions, 1, 1, 1, true, 'wait', 'waiting', null
+       from data.agent_schedules where id = $1`,
+      [id, newId("agent_session"), newId("trajectory")],
+    );
+    return id;
+  },
+};
+/** The same of a routine, which can be invoked, too. */
+const aRoutine: Maker = {
+  kind: "agent_routine",
+  make: async (place, made, by) => {
+    const body = ({ word }: Place) => ({ ...anInvocable(word), schedule: "0 9 * * *" });
+    const id = await child("agent_routine", "agent_routines", body).make(place, made, by);
+    await found(place, "select id from data.agent_routines where id = $1 and next_run_at is not null", id);
+    await place.sql(anOccurrence("routine"), [id, newId("occurrence")]);
+    await place.sql(
+      `insert into data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, routine_id, id, planned_at, status, look_at)
+       select app_id, sandbox_id, org_id, agent_id, id, $2, '2026-01-01', 'running', null from data.agent_routines where id = $1`,
+      [id, newId("agent_routine_run")],
+    );
+    return id;
+  },
+};
+const lastDay = () => ({
+  from: new Date(Date.now() - 86_400_000).toISOString(),
+  to: new Date(Date.now() - 1_000).toISOString(),
 });
 
 /** One that is over: all there is to tell has been told. */
@@ -266,14 +314,14 @@ export const makers: Record<string, Maker> = {
   },
   "agent_computers/{computer}": child("agent_computer", "agent_computers", ({ word }) => ({ name: word })),
   "agent_env_vars/{env_var}": child("agent_env_var", "agent_env_vars", anEnvVar),
-  "agent_routines/{routine}": child("agent_routine", "agent_routines", ({ word }) => anInvocable(word)),
+  "agent_routines/{routine}": aRoutine,
   "runs/{run}": aRun,
   "agent_routine_runs/{agent_routine_run}": aRun,
   "commands/{command}": {
     kind: "tool_call",
     make: async (place, made) => found(place, COMMAND, await parent("runs/{run}", place, made)),
   },
-  "schedules/{schedule}": child("agent_schedule", "schedules", ({ word }) => daily(word)),
+  "schedules/{schedule}": aSchedule,
   "agent_installations/{installation}": {
     kind: "agent_installation",
     make: async (place, made, by) => {
@@ -290,6 +338,7 @@ export const makers: Record<string, Maker> = {
       return (await post(place.asDeveloper, path, aSource(place), 200)).id;
     },
   },
+  "work_items/{work_item}": byNoRoute("work_item", aWorkItem),
   "agent_working_memory/{entry}": byNoRoute("working_memory_entry", aMemory),
   "agent_health_actions/{health_action}": byNoRoute("agent_health_action", aHealthAction),
   "agent_tools/{tool}": child("agent_tool", "agent_tools", aTool),
@@ -384,6 +433,10 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/agents/{agent}/agent_routines": ({ word }) => anInvocable(word),
   "PATCH /api/v1/agent_routines/{routine}": ({ word }) => ({ description: word }),
   "POST /api/v1/agent_routines/{routine}/invoke": ({ word }) => ({ message: word }),
+  "POST /api/v1/agents/{agent}/schedules/{schedule}/run": () => ({}),
+  "POST /api/v1/agents/{agent}/schedules/{schedule}/backfill": lastDay,
+  "POST /api/v1/agent_routines/{routine}/run": () => ({}),
+  "POST /api/v1/agent_routines/{routine}/backfill": lastDay,
   "POST /api/v1/agents/{agent}/schedules": ({ word }) => daily(word),
   "PATCH /api/v1/agents/{agent}/schedules/{schedule}": ({ word }) => ({ instructions: `${word}, again` }),
   "POST /api/v1/agents/{agent}/agent_installations": ({ word }) => ({
@@ -410,6 +463,11 @@ export const samples: Record<string, (place: Place) => object> = {
     ]),
   ),
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": () => ({ outcome: "retry" }),
+  "POST /api/v1/agents/{agent}/work_items/claim": ({ word }) => ({ lease_owner: word }),
+  "POST /api/v1/work_items/{work_item}/start": () => ({ lease_owner: LEASE_OWNER }),
+  "POST /api/v1/work_items/{work_item}/heartbeat": () => ({ lease_owner: LEASE_OWNER, lease_seconds: 60 }),
+  "POST /api/v1/work_items/{work_item}/submit": ({ word }) => ({ lease_owner: LEASE_OWNER, result: { about: word } }),
+  "POST /api/v1/work_items/{work_item}/fail": ({ word }) => ({ lease_owner: LEASE_OWNER, error: { about: word } }),
   "POST /api/v1/events": anEvent,
   "POST /api/v1/event_subscriptions": ({ word }) => ({ name: word, event_names: ["custom.walk"] }),
   "PATCH /api/v1/event_subscriptions/{subscription}": ({ word }) => ({ name: `${word}, again` }),
@@ -421,6 +479,16 @@ export const samples: Record<string, (place: Place) => object> = {
     script: "[unwrap(agents.list({ page_size: 100 })).data, unwrap(users.list({ page_size: 100 })).data]",
   }),
   "POST /api/v1/scripts/test": () => ({ script: "1" }),
+  "POST /api/v1/workflows/expressions/validate": () => ({ expression: "1" }),
+  "POST /api/v1/workflows/expressions/run": () => ({ expression: "1" }),
+  "POST /api/v1/workflows/graph/validate": () => ({ graph: {} }),
+  // As a script: all that it sees of the place.
+  "POST /api/v1/workflows/run": () => ({
+    graph: {
+      ...{ start_node: "see", nodes: [{ kind: "WorkflowScript", id: "see", script: "see" }] },
+      data: [{ kind: "Script", id: "see", script: "unwrap(agents.list({ page_size: 100 })).data" }],
+    },
+  }),
   "POST /api/v1/ai/chat/completions": aChat,
   "POST /api/v1/ai/chat/completions/stream": aChat,
   "POST /api/v1/ai/image/generations": ({ word }) => ({ prompt: word }),

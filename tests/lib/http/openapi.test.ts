@@ -64,9 +64,16 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve",
+    // A lease's owner is known by its name: what it says again changes nothing.
+    "POST /api/v1/agents/{agent}/work_items/claim",
+    "POST /api/v1/work_items/{work_item}/start",
+    "POST /api/v1/work_items/{work_item}/heartbeat",
+    "POST /api/v1/work_items/{work_item}/submit",
+    "POST /api/v1/work_items/{work_item}/fail",
     // Nothing is made: a text comes back sealed.
     "POST /api/v1/config/encrypt_secret",
     "POST /api/v1/scripts/test",
+    "POST /api/v1/workflows/expressions/run",
     // Nothing is kept to be answered again: a model says something else each time.
     "POST /api/v1/ai/chat/completions",
     "POST /api/v1/ai/chat/completions/stream",

@@ -1,9 +1,9 @@
 /** Which events start which routines, and which runs may begin. */
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { type Overlap, overlaps } from "../../../lib/db/schema.ts";
 import { quotas } from "../../../lib/quotas.ts";
-import { overlaps } from "../../../lib/routines/schema.ts";
-import { admit, type Overlap, type Running, type Waiting } from "../../../lib/runs/admit.ts";
+import { admit, type Running, type Waiting } from "../../../lib/runs/admit.ts";
 import { firing, MAX_CAUSES, matches, valueAt } from "../../../lib/runs/match.ts";
 
 const event = (fields: object = {}) =>

@@ -1,0 +1,254 @@
+/** The Scheduler's two round trips: what there is to do, and the statement that does it. */
+import { type RawBuilder, sql } from "kysely";
+import * as v from "valibot";
+import { telling } from "../agents/children.ts";
+import type { OccurrenceOutcome, Overlap, Row, ScheduleStatus } from "../db/schema.ts";
+import type { Statement } from "../db/statements.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { newId } from "../ids.ts";
+import { wholeAcl } from "../routines/queries.ts";
+import type { SessionRow } from "../sessions/remote.ts";
+import { createSessionBody } from "../sessions/schema.ts";
+import { columnOf, waitingOf, waits } from "./queries.ts";
+import type { Scheduled } from "./rule.ts";
+
+/** So many of each kind are looked at in a turn: a row is as long as its instructions. */
+export const MOST_DUE = 500;
+const MOST_SETTLED = 500;
+
+type Meets = { busy: boolean; waiting: number };
+export type DueSchedule = Row<"agent_schedules"> & Meets;
+export type DueRoutine = Row<"agent_routines"> & Meets;
+export type Waiting = Row<"occurrences"> & Meets & { gone: boolean };
+export type Found = {
+  agent_schedule: DueSchedule[];
+  agent_routine: DueRoutine[];
+  waiting: Waiting[];
+  /** When the next one is due that isn't among them. */
+  next: string | null;
+};
+
+const isOpen = {
+  agent_schedule: (db: TenantDb, id: RawBuilder<unknown>) =>
+    sql<boolean>`exists (${db
+      .selectFrom("agent_sessions")
+      .where(sql<boolean>`agent_sessions.schedule_id = ${id} and status in ('pending', 'running', 'waiting')`)
+      .select(sql`1`.as("one"))})`,
+  agent_routine: (db: TenantDb, id: RawBuilder<unknown>) =>
+    sql<boolean>`exists (${db
+      .selectFrom("agent_routine_runs")
+      .where(sql<boolean>`agent_routine_runs.routine_id = ${id}`)
+      .where(sql<boolean>`agent_routine_runs.planned_at is not null and status in ('pending', 'running')`)
+      .select(sql`1`.as("one"))})`,
+};
+const countOf = (db: TenantDb, id: RawBuilder<unknown>) =>
+  sql<number>`(${waitingOf(db, id).select(sql<number>`count(*)::int`.as("n"))})`;
+
+/** All that is due, and all that waits and could begin, the oldest first, up to a bound of each; in one round trip. */
+export async function look(db: TenantDb, now: number): Promise<Found> {
+  const at = new Date(now).toISOString();
+  const due = <K extends Scheduled>(kind: K, table: "agent_schedules" | "agent_routines") =>
+    db
+      .selectFrom(table)
+      .selectAll()
+      .select(isOpen[kind](db, sql.ref(`${table}.id`)).as("busy"))
+      .select(countOf(db, sql.ref(`${table}.id`)).as("waiting"))
+      .where("due_at", "<=", at)
+      .orderBy("due_at")
+      .limit(MOST_DUE);
+  const of = { schedule: sql.ref("occurrences.schedule_id"), routine: sql.ref("occurrences.routine_id") };
+  const schedule = db.selectFrom("agent_schedules").where(sql<boolean>`agent_schedules.id = ${of.schedule}`);
+  const routine = db.selectFrom("agent_routines").where(sql<boolean>`agent_routines.id = ${of.routine}`);
+  const busy = sql<boolean>`case when ${of.schedule} is null then ${isOpen.agent_routine(db, of.routine)}
+    else ${isOpen.agent_schedule(db, of.schedule)} end`;
+  const gone = sql<boolean>`not exists (${schedule.where("status", "<>", "cancelled").select(sql`1`.as("one"))})
+    and not exists (${routine.select(sql`1`.as("one"))})`;
+  const ahead = waitingOf(db, sql`coalesce(above.schedule_id, above.routine_id)`);
+  const waiting =
+    db.running<Waiting>(sql`select * from (select above.*, ${countOf(db, sql`coalesce(above.schedule_id, above.routine_id)`)}
+      as waiting from (${db
+        .selectFrom("occurrences")
+        .selectAll()
+        .select(busy.as("busy"))
+        .select(gone.as("gone"))
+        .where(waits)}) as above) as above
+    where gone or not busy or overlap in ('skip', 'cancel_other', 'allow_all') or (overlap = 'buffer_one'
+      and exists (${ahead.where(sql<boolean>`(planned_at, id) < (above.planned_at, above.id)`).select(sql`1`.as("one"))}))
+    order by planned_at, id limit ${MOST_SETTLED}`);
+  const later = (table: "agent_schedules" | "agent_routines") =>
+    sql`(${db.selectFrom(table).where("due_at", ">", at).select(sql`min(due_at)`.as("at"))})`;
+  const found = await db.batch({
+    agent_schedule: due("agent_schedule", "agent_schedules"),
+    agent_routine: due("agent_routine", "agent_routines"),
+    waiting,
+    next: db.running<{ at: string | null }>(
+      sql`select least(${later("agent_schedules")}, ${later("agent_routines")}) as at`,
+    ),
+  });
+  return { ...(found as unknown as Omit<Found, "next">), next: found.next[0]!.at };
+}
+
+/** The open sessions of these schedules. */
+export const openOf = (db: TenantDb, schedules: readonly string[]): Promise<SessionRow[]> =>
+  db
+    .selectFrom("agent_sessions")
+    .selectAll()
+    .where(sql<boolean>`schedule_id = any (${schedules}::text[])`)
+    .where("status", "in", ["pending", "running", "waiting"])
+    .execute() as Promise<SessionRow[]>;
+
+/** Sessions of schedules that nobody has begun for a while: of a Scheduler that ended in between. */
+export const unbegun = (db: TenantDb, most: number): Promise<SessionRow[]> =>
+  db
+    .selectFrom("agent_sessions")
+    .selectAll()
+    .where(sql<boolean>`schedule_id is not null and status = 'pending' and created_at < now() - interval '2 seconds'`)
+    .limit(most)
+    .execute() as Promise<SessionRow[]>;
+
+/** A row that goes on from the instant that it was planned for; `was` and `seen` say which one was looked at. */
+export type Move = {
+  id: string;
+  was: string | null;
+  seen: string;
+  next_run_at: string | null;
+  status: ScheduleStatus | null;
+  ran: number;
+};
+export type Come = { of: string; planned_at: string; outcome: OccurrenceOutcome; overlap: Overlap };
+export type Settled = { id: string; outcome: OccurrenceOutcome };
+export type Work = { moves: Move[]; comes: Come[]; settled: Settled[] };
+
+/** An outcome with which something begins. */
+const begins = (outcome: OccurrenceOutcome) => outcome === "fired" || outcome === "backfilled";
+const records = (items: object[], columns: string) =>
+  sql`jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (${sql.raw(columns)})`;
+
+/** What tells of the rows of a part of the statement, of which there are at most so many: entries of the feed, and events. */
+function told(db: TenantDb, part: string, kind: Scheduled | "agent_session" | "agent_routine_run", most: number) {
+  const event = kind === "agent_schedule" ? "updated" : "created";
+  const { kind: name, title, agent_id, readers } = telling(db, kind, event);
+  const ids = (of: "activity_feed_entry" | "event") =>
+    sql`(${Array.from({ length: most }, () => newId(of))}::text[])[row_number() over ()]`;
+  const rows = sql`${sql.ref(part)} as changed`;
+  const about = { agent_id: agent_id!, readers: readers! };
+  return sql`${sql.ref(`${part}_entries`)} as (${db.insertFrom("changed", rows, "activity_feed_entries", {
+    ...{ id: ids("activity_feed_entry"), kind: sql`${name}`, title, ...about, metadata: sql`'{"actor": null}'` },
+  })}), ${sql.ref(`${part}_events`)} as (${db.insertFrom("changed", rows, "events", {
+    ...{ id: ids("event"), name: sql`${name}`, ...about },
+    payload: sql`jsonb_build_object('id', id, 'agent', agent_id, 'status', status)`,
+  })})`;
+}
+
+/** Of a session that nobody said more of. */
+const { max_turns, max_tokens, max_runs_per_turn } = v.parse(createSessionBody, { agent: "-", instructions: "-" });
+
+/**
+ * Does it, as one statement for each kind: each row goes on, unless it isn't any more at the instant that was looked at;
+ * its occurrences are written with it, and whatever begins with them. Answers what begins.
+ */
+export async function claim(db: TenantDb, work: Record<Scheduled, Work>) {
+  const { schedules, routines } = await db.batch({
+    schedules: claiming(db, "agent_schedule", work.agent_schedule),
+    routines: claiming(db, "agent_routine", work.agent_routine),
+  });
+  return { sessions: schedules as SessionRow[], runs: routines as Row<"agent_routine_runs">[] };
+}
+
+function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work): Statement<unknown> {
+  if (!moves.length && !settled.length) return db.running(sql`select where false`);
+  const isSchedule = kind === "agent_schedule";
+  const [table, begun] = isSchedule
+    ? (["agent_schedules", "session_id"] as const)
+    : (["agent_routines", "run_id"] as const);
+  const withIds = <O extends { outcome: OccurrenceOutcome }>(items: O[]) =>
+    items.map((item) => ({
+      ...item,
+      ...(begins(item.outcome) && {
+        fired: true,
+        begun: newId(isSchedule ? "agent_session" : "agent_routine_run"),
+        trajectory: newId("trajectory"),
+      }),
+    }));
+  const planned = withIds(comes.map((come) => ({ id: newId("occurrence"), ...come })));
+  const freed = withIds(settled);
+  const most = [...planned, ...freed].filter(({ fired }) => fired).length;
+  const extra = "fired boolean, begun text, trajectory text";
+
+  const moved = db.updateEach(
+    table,
+    records(moves, "id text, was timestamptz, seen timestamptz, next_run_at timestamptz, status text, ran integer"),
+    {
+      next_run_at: sql`item.next_run_at`,
+      ...(isSchedule && {
+        status: sql`item.status`,
+        run_count: sql`agent_schedules.run_count + item.ran`,
+        last_run_at: sql`case when item.ran > 0 then now() else agent_schedules.last_run_at end`,
+        updated_at: sql`now()`,
+      }),
+    },
+    sql`${sql.ref(table)}.next_run_at is not distinct from item.was and ${sql.ref(table)}.updated_at = item.seen
+      and ${sql.ref(table)}.status = 'active'`,
+  );
+  const come = db.insertFrom(
+    "above",
+    sql`moved as above join ${records(planned, `id text, "of" text, planned_at timestamptz, outcome text, overlap text, ${extra}`)}
+      on item.of = above.id`,
+    "occurrences",
+    {
+      id: sql`item.id`,
+      agent_id: sql`above.agent_id`,
+      [columnOf[kind]]: sql`above.id`,
+      ...{ planned_at: sql`item.planned_at`, outcome: sql`item.outcome`, overlap: sql`item.overlap` },
+      fired_at: sql`case when item.fired then now() end`,
+      [begun]: sql`item.begun`,
+    },
+  );
+  const free = db.updateEach(
+    "occurrences",
+    records(freed, `id text, outcome text, ${extra}`),
+    {
+      outcome: sql`case when item.fired and occurrences.outcome = 'backfilled' then 'backfilled' else item.outcome end`,
+      fired_at: sql`case when item.fired then now() end`,
+      [begun]: sql`item.begun`,
+    },
+    waits,
+  );
+  const trajectories = records(
+    [...planned, ...freed].filter(({ fired }) => fired),
+    "begun text, trajectory text",
+  );
+  const whole = sql`fired join (${db.selectFrom(table).selectAll()}) as above on above.id = coalesce(schedule_id, routine_id)`;
+  const begin = isSchedule
+    ? db.insertFrom("above", sql`${whole} join ${trajectories} on item.begun = fired.session_id`, "agent_sessions", {
+        id: sql`fired.session_id`,
+        agent_id: sql`above.agent_id`,
+        schedule_id: sql`above.id`,
+        trajectory_id: sql`item.trajectory`,
+        instructions: sql`above.instructions`,
+        ...{ max_turns: sql`${max_turns}::int`, max_tokens: sql`${max_tokens}::int` },
+        max_runs_per_turn: sql`${max_runs_per_turn}::int`,
+        ...{ start_idle: sql`false`, on_idle: sql`'complete'`, metadata: sql`'{}'` },
+      })
+    : db.insertFrom("above", whole, "agent_routine_runs", {
+        id: sql`fired.run_id`,
+        agent_id: sql`above.agent_id`,
+        routine_id: sql`above.id`,
+        user_id: sql`above.user_id`,
+        event_name: sql`'schedule.cron'`,
+        planned_at: sql`fired.planned_at`,
+        payload: sql`jsonb_build_object('schedule', above.schedule, 'planned_at', fired.planned_at, 'overlap', fired.overlap)`,
+        acl: wholeAcl,
+      });
+  return db.running(sql`with moved as (${moved}),
+    come as (${come} on conflict do nothing returning *),
+    freed as (${free}),
+    fired as (select * from come where fired_at is not null union all select * from freed where fired_at is not null),
+    begun as (${begin} returning *), ${told(db, "begun", isSchedule ? "agent_session" : "agent_routine_run", most)}
+    ${
+      isSchedule
+        ? sql`, ended as (select * from moved where status <> 'active'), ${told(db, "ended", kind, moves.length)}`
+        : sql``
+    }
+    select * from begun`);
+}

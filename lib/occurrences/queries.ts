@@ -1,0 +1,211 @@
+import { type RawBuilder, sql } from "kysely";
+import { getChild, reachChild } from "../agents/children.ts";
+import type { Overlap, Row } from "../db/schema.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { invalid, notFound, refused, unprocessable } from "../errors.ts";
+import { type Id, newId } from "../ids.ts";
+import type { CursorPage } from "../paging.ts";
+import { localAt } from "../schedules/clock.ts";
+import { MOST_WAITING } from "./plan.ts";
+import { instants, type Rule, ruleOf, type Scheduled } from "./rule.ts";
+import { type Backfill, MOST_BACKFILLED, type OccurrenceRow } from "./schema.ts";
+
+/** Which column of an occurrence names what it is of. */
+export const columnOf = { agent_schedule: "schedule_id", agent_routine: "routine_id" } as const;
+type Of<K extends Scheduled> = { kind: K; id: Id<K>; agent?: string | undefined };
+type Ruled = Row<"agent_schedules"> | Row<"agent_routines">;
+
+/** What waits to begin: the rows of such occurrences. */
+export const waits = sql<boolean>`(occurrences.fired_at is null and occurrences.outcome in ('buffered', 'backfilled'))`;
+/** Of a schedule or a routine, whose id that is. */
+export const waitingOf = (db: TenantDb, id: RawBuilder<unknown>) =>
+  db.selectFrom("occurrences").where(waits).where(sql<boolean>`coalesce(schedule_id, routine_id) = ${id}`);
+
+/** Those of a schedule, or of a routine's, from a cursor on. */
+export function listOccurrences<K extends Scheduled>(
+  db: TenantDb,
+  { kind, id, agent }: Of<K>,
+  page: CursorPage,
+): Promise<OccurrenceRow[]> {
+  const of = reachChild(db, kind, id, "read", agent);
+  const rows = of.db
+    .selectFrom("occurrences")
+    .where(sql<boolean>`${sql.ref(columnOf[kind])} in (${of.rows.select("id" as never)})`);
+  return of.db.pageByCursor(rows, page);
+}
+
+/** One of them. 404 unless the viewer may read what it is of. */
+export async function getOccurrence<K extends Scheduled>(
+  db: TenantDb,
+  { kind, id: above, agent }: Of<K>,
+  id: Id<"occurrence">,
+): Promise<OccurrenceRow> {
+  const of = reachChild(db, kind, above, "read", agent);
+  const row = of.db.selectFrom("occurrences").selectAll().where("occurrences.id", "=", id);
+  return row
+    .where(sql<boolean>`${sql.ref(columnOf[kind])} in (${of.rows.select("id" as never)})`)
+    .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<OccurrenceRow>;
+}
+
+const getRuled = <K extends Scheduled>(db: TenantDb, { kind, id, agent }: Of<K>) =>
+  getChild(db, kind, id, agent) as Promise<unknown> as Promise<Ruled>;
+
+/** What comes next, as long as nothing changes: of what is active, and no more than may come. */
+export async function upcomingOf<K extends Scheduled>(db: TenantDb, of: Of<K>, count: number) {
+  const row = await getRuled(db, of);
+  const rule = ruleOf(row);
+  const left = "max_runs" in row && row.max_runs !== null ? row.max_runs - row.run_count : count;
+  const most = row.status === "active" ? Math.min(count, left) : 0;
+  const data: { planned_at: string; local: string }[] = [];
+  for (const at of instants(rule, Date.now())) {
+    if (data.length >= most) break;
+    data.push({ planned_at: new Date(at).toISOString(), local: localAt(at, rule.timezone) });
+  }
+  return data;
+}
+
+/** Whether it may be started by hand, as SQL over its row; and the refusal where it may not. */
+const able: Record<Scheduled, { where: RawBuilder<boolean>; otherwise: () => Error }> = {
+  agent_schedule: {
+    where: sql`status in ('active', 'paused')`,
+    otherwise: () => unprocessable("schedule_ended", "This schedule is completed, cancelled or expired: it stays so."),
+  },
+  agent_routine: {
+    where: sql`status = 'active' and schedule is not null`,
+    otherwise: () => unprocessable("not_active", "Only an active routine that has a schedule can be started so."),
+  },
+};
+
+/** The rows that are made by hand, below what they are of. They wait; what becomes of them, the Scheduler says. */
+function made<K extends Scheduled>(
+  db: TenantDb,
+  { kind, id, agent }: Of<K>,
+  items: object[],
+  overlap: RawBuilder<unknown>,
+  where: RawBuilder<boolean>,
+) {
+  const of = reachChild(db, kind, id, "write", agent);
+  const room = sql<boolean>`(select count(*) from (${waitingOf(db, sql`above.id`).select("id").limit(MOST_WAITING)}) w)
+    + ${items.length} <= ${MOST_WAITING}`;
+  const rows = of.rows.where(able[kind].where as never).where(where as never);
+  const from = sql`(${rows.selectAll()}) as above,
+    jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (id text, planned_at timestamptz, outcome text) where ${room}`;
+  const insert = db.insertFrom("above", from, "occurrences", {
+    id: sql`item.id`,
+    agent_id: sql`above.agent_id`,
+    [columnOf[kind]]: sql`above.id`,
+    planned_at: sql`coalesce(item.planned_at, clock_timestamp())`,
+    outcome: sql`item.outcome`,
+    overlap,
+  });
+  return { of, insert, room };
+}
+
+/** What an occurrence does that meets another: as the body says, or else the row above. */
+const overlapOf = (kind: Scheduled, overlap: Overlap | null | undefined): RawBuilder<unknown> =>
+  overlap
+    ? sql`${overlap}`
+    : kind === "agent_schedule"
+      ? sql`above.overlap`
+      : sql`
+    coalesce(above.event_config -> 'schedule.cron' ->> 'overlap', 'skip')`;
+
+const tooMany = () =>
+  unprocessable(
+    "limit_reached",
+    `At most ${MOST_WAITING} occurrences of one wait at once. Let some of them come first.`,
+  );
+
+/** One more, now: it counts nothing towards max_runs. It waits until the Scheduler has looked. */
+export async function runNow<K extends Scheduled>(
+  db: TenantDb,
+  of: Of<K>,
+  id: Id<"occurrence">,
+  overlap: Overlap | null | undefined,
+): Promise<OccurrenceRow> {
+  const { of: above, insert } = made(db, of, [{ id, outcome: "buffered" }], overlapOf(of.kind, overlap), sql`true`);
+  const { row, found } = await above.db.batch({
+    row: above.db.running<OccurrenceRow>(sql`${insert} returning *`),
+    found: above.rows.where(able[of.kind].where as never).select("id" as never),
+  });
+  if (!row[0]) throw found.length ? tooMany() : able[of.kind].otherwise();
+  return row[0];
+}
+
+/**
+ * All that would have come between two instants, those that have begun or still wait left as they are. Two round trips: only
+ * the row has the pattern, and only the Worker knows the clocks. 409 where the pattern was changed in between; 422 on more
+ * than a thousand.
+ */
+export async function backfill<K extends Scheduled>(
+  db: TenantDb,
+  of: Of<K>,
+  id: Id<"occurrence">,
+  { from, to, overlap }: Backfill,
+): Promise<OccurrenceRow[]> {
+  const row = await getRuled(db, of);
+  const items = itemsOf(ruleOf(row), from, to).map((planned_at, i) => ({
+    ...{ id: i ? newId("occurrence") : id, planned_at, outcome: "backfilled" },
+  }));
+  const unchanged = sql<boolean>`updated_at = ${row.updated_at}::timestamptz`;
+  const { of: above, insert, room } = made(db, of, items, overlapOf(of.kind, overlap), unchanged);
+  const own = sql.ref(columnOf[of.kind]);
+  const these = sql<boolean>`${own} in (${above.rows.select("id" as never)}) and planned_at between ${from} and ${to}`;
+  const rows = above.rows.where(able[of.kind].where as never);
+  // What was planned there, and came to nothing, comes now.
+  const again = db
+    .updateTable("occurrences")
+    .set({ outcome: "backfilled", overlap: sql`coalesce(${overlap ?? null}, overlap)` })
+    .where(these)
+    .where(sql<boolean>`outcome in ('missed', 'skipped_overlap', 'suspended', 'cancelled')`)
+    .where(sql<boolean>`exists (${rows.where(unchanged).select(sql`1`.as("one"))})`);
+  const { found, all } = await above.db.batch({
+    found: db.running<{ unchanged: boolean; room: boolean }>(
+      sql`select ${unchanged} as unchanged, ${room} as room from (${rows.selectAll()}) as above`,
+    ),
+    again,
+    made: above.db.running(sql`${insert} on conflict do nothing`),
+    all: db.selectFrom("occurrences").selectAll().where(these).orderBy("planned_at").limit(MOST_BACKFILLED),
+  });
+  if (!found[0]) throw able[of.kind].otherwise();
+  if (!found[0].room) throw tooMany();
+  if (!found[0].unchanged) throw refused("schedule_changed", "This was changed while it was being read. Try again.");
+  return all as OccurrenceRow[];
+}
+
+/** The instants of a rule from one to another. */
+function itemsOf(rule: Rule, from: string, to: string): string[] {
+  const items: string[] = [];
+  for (const at of instants(rule, Date.parse(from) - 1)) {
+    if (at > Date.parse(to)) break;
+    if (items.length >= MOST_BACKFILLED) {
+      throw invalid({
+        field: "from",
+        message: `is too far from to: at most ${MOST_BACKFILLED} occurrences lie between`,
+      });
+    }
+    items.push(new Date(at).toISOString());
+  }
+  return items;
+}
+
+/** What a range of a schedule, or of a routine's, holds: what a backfill that was sent again is answered. */
+export async function occurrencesBetween<K extends Scheduled>(
+  db: TenantDb,
+  { kind, id, agent }: Of<K>,
+  { from, to }: Backfill,
+): Promise<OccurrenceRow[]> {
+  const of = reachChild(db, kind, id, "read", agent);
+  const { there, found } = await of.db.batch({
+    there: of.rows.select("id" as never),
+    found: of.db
+      .selectFrom("occurrences")
+      .selectAll()
+      .where(sql<boolean>`${sql.ref(columnOf[kind])} in (${of.rows.select("id" as never)})`)
+      .where(sql<boolean>`planned_at between ${from} and ${to}`)
+      .orderBy("planned_at")
+      .limit(MOST_BACKFILLED),
+  });
+  if (!there[0]) throw notFound(kind);
+  return found as OccurrenceRow[];
+}
