@@ -60,12 +60,12 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
   expect(without).toEqual([
     // There is no computer to run anything on yet.
     "POST /api/v1/agent_computers/{computer}/exec",
+    // A lease's owner is known by its name: what it says again changes nothing.
+    "POST /api/v1/agents/{agent}/work_items/claim",
     // Decided once: again, it is a 409.
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve",
-    // A lease's owner is known by its name: what it says again changes nothing.
-    "POST /api/v1/agents/{agent}/work_items/claim",
     "POST /api/v1/work_items/{work_item}/start",
     "POST /api/v1/work_items/{work_item}/heartbeat",
     "POST /api/v1/work_items/{work_item}/submit",
