@@ -9,6 +9,7 @@ import { resolve } from "node:path";
 import { benchHostile } from "./hostile.ts";
 import type { Request } from "./load.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
+import { measureSchedules } from "./schedules.ts";
 import { measureSessions } from "./sessions.ts";
 import { printStarts } from "./start.ts";
 import { Cleanup, type Product, SEED, type System, startCommit, startProduct, startSystem } from "./system.ts";
@@ -151,6 +152,7 @@ async function bench(cleanup: Cleanup, url: string) {
   for (const operation of operationsOf(system)) await measure(child, system, operation);
   await measureMint(child, cleanup, url, system);
   await measureSessions(child, cleanup, system, { show, judge });
+  await measureSchedules(cleanup, system, { judge });
   print(rows);
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
@@ -170,6 +172,12 @@ async function benchSessions(cleanup: Cleanup, url: string) {
   print(aims);
 }
 
+/** Schedules alone. */
+async function benchSchedules(cleanup: Cleanup, url: string) {
+  await measureSchedules(cleanup, await startProduct(cleanup, url, { groups: ["developer"] }), { judge });
+  print(aims);
+}
+
 const url = process.env.DATABASE_URL;
 if (!url) {
   console.error(`DATABASE_URL is not set. The bench needs a real PostgreSQL, 15 or later, and a superuser of it; it makes a
@@ -183,6 +191,7 @@ const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
   if (process.argv[2] === "sessions") await benchSessions(cleanup, url);
+  else if (process.argv[2] === "schedules") await benchSchedules(cleanup, url);
   else if (process.argv[2] !== "hostile") await bench(cleanup, url);
   else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;
 } catch (error) {
