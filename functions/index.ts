@@ -9,6 +9,7 @@ export { Dispatcher } from "../lib/events/dispatcher.ts";
 export { EventQueue } from "../lib/events/queue.ts";
 export { RunsObject } from "../lib/runs/object.ts";
 export { Scheduler } from "../lib/schedules/scheduler.ts";
+export { ScriptComputer } from "../lib/scripts/computer.ts";
 export { SessionObject } from "../lib/sessions/object.ts";
 
 const all = worker(...Object.values(groups).flat());
