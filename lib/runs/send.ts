@@ -9,6 +9,7 @@ import { isMap } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { ModelError, message, resolveModel, type StepRequest, step, textOf, waysOf } from "../model/index.ts";
 import type { Answer, Json } from "../script/index.ts";
+import { computeScript } from "../scripts/compute.ts";
 import { platformOf } from "../scripts/world.ts";
 import { isTerminal } from "../sessions/loop.ts";
 import { type SessionRow, type SessionView, sessionOf } from "../sessions/remote.ts";
@@ -90,6 +91,7 @@ async function sendScript(world: RunWorld, row: RunRow, command: Sending): Promi
   };
   const source = await sourceNamed(db, given, named);
   if (source === null) return { error: "the script isn't there any more" };
+  const whose = [place.app, place.org ?? agent].join(" ");
   let last: Answer | null = null;
   const answer = await callScript(
     source,
@@ -106,8 +108,9 @@ async function sendScript(world: RunWorld, row: RunRow, command: Sending): Promi
     },
     {
       ...egressOf(env),
+      run: (source, options) => computeScript(env, whose, source, options),
       ...{ env: secrets, viewer: { ...place, user, agent }, scripts: named },
-      platform: platformOf(() => seen, [place.app, place.org ?? agent].join(" ")),
+      platform: platformOf(() => seen, whose),
     },
   );
   if ("unknown" in answer) return answer;
