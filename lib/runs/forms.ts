@@ -1,13 +1,13 @@
 /** The forms of structured answers: AgentMessageSchema configs, and what guards their fields. */
 import { schemaOf, toAnswers, toMessages } from "../ai/evaluate.ts";
 import type { Question } from "../ai/schema.ts";
-import { bytesOf, parseTogether, textOf } from "../configs/content.ts";
+import { bytesOf, parseTogether, type Read, textOf } from "../configs/content.ts";
 import { faultOf } from "../configs/json-schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { isMap } from "../http/valid.ts";
 import type { StepRequest } from "../model/index.ts";
 import type { PinnedConfig } from "../tools/calls.ts";
-import { contentOf } from "../tools/toolbox.ts";
+import { contentOf, type Text } from "../tools/toolbox.ts";
 
 type Guard = {
   kind: "RegexMatch" | "ContainsAny" | "ContainsString" | "LLMJudge";
@@ -28,16 +28,23 @@ const MAX_READ = 100_000;
 /** Of a field that is looked at, in characters. */
 const MAX_FIELD = 20_000;
 
+/** What a structured config says; null where it can't be read. */
+export function saidOf({ mime_type, encoding, content }: Text, read: Read = parseTogether(MAX_READ, MAX_READ)) {
+  const bytes = bytesOf({ encoding, text: content });
+  const text = bytes && textOf(bytes);
+  const parsed = text === null ? null : read(mime_type, text);
+  return parsed && "value" in parsed && isMap(parsed.value) ? parsed.value : null;
+}
+
 /** What these configs say. One that can't be read says nothing, and nothing fits it. */
 export async function formsOf(db: TenantDb, configs: readonly PinnedConfig[]): Promise<Form[]> {
   const read = parseTogether(MAX_READ, MAX_READ);
   const found = await Promise.all(configs.map(({ id, version }) => contentOf(db, id, version)));
   return found.map((content) => {
-    const bytes = content && bytesOf({ encoding: content.encoding, text: content.content });
-    const text = bytes && textOf(bytes);
-    const parsed = text === null || text === undefined ? null : read(content!.mime_type, text);
-    const said = parsed && "value" in parsed && isMap(parsed.value) ? parsed.value : {};
-    const { schema, field_guards } = said as { schema?: Record<string, unknown>; field_guards?: Guard[] | null };
+    const { schema, field_guards } = ((content && saidOf(content, read)) ?? {}) as {
+      schema?: Record<string, unknown>;
+      field_guards?: Guard[] | null;
+    };
     return { schema: isMap(schema) ? schema : { not: {} }, field_guards: field_guards ?? [] };
   });
 }

@@ -5,7 +5,11 @@ import { isMap } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
 import type { Json } from "../script/index.ts";
 import type { PinnedConfig } from "../tools/calls.ts";
+import { contentOf } from "../tools/toolbox.ts";
+import { graphProgram } from "../workflows/graph.ts";
 import type { Program } from "../workflows/program.ts";
+import { type Graph, readGraph } from "../workflows/read.ts";
+import { saidOf } from "./forms.ts";
 import { type ChainStep, chainProgram, type Task, taskProgram } from "./programs.ts";
 import type { RunRow } from "./remote.ts";
 import type { Pinned } from "./run.ts";
@@ -22,6 +26,8 @@ export type PinnedRoutine = Pinned & {
   steps: ({ handler_type: string } & Record<string, unknown>)[];
   /** Of the configs that it names, by their ids. */
   versions: Record<string, number>;
+  /** Of a workflow graph, what its config says. */
+  graph: unknown;
 };
 
 /** In one round trip. Why it isn't to run, where its routine has other plans by now; null where the agent is gone. */
@@ -50,12 +56,28 @@ export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine |
     task: { handler_type, config, script, preset_name, preset_config },
     steps: found.steps as PinnedRoutine["steps"],
     versions: Object.fromEntries(configs.map(({ id, version_number }) => [id, version_number])),
+    graph: handler_type === "workflow_graph" ? await graphSaid(db, config, configs) : null,
   };
 }
 
+async function graphSaid(db: TenantDb, id: string | null, configs: { id: string; version_number: number }[]) {
+  const config = configs.find((one) => one.id === id);
+  const content = config && (await contentOf(db, config.id, config.version_number));
+  return content ? saidOf(content) : null;
+}
+
+/** The graph that a routine is; null where it is none, or it can't be read. */
+export const graphOf = ({ graph }: PinnedRoutine): Graph | null => (isMap(graph) ? readGraph(graph).graph : null);
+
 /** What a pinned routine does. Throws a sentence for people where it does what can't be done yet. */
-export function programOf({ handler, task, steps, versions, shared }: PinnedRoutine): Program<unknown> {
+export function programOf(routine: PinnedRoutine): Program<unknown> {
+  const { handler, task, steps, versions, shared } = routine;
   const of = (one: PinnedRoutine["task"]) => taskOf(one, versions, shared);
+  if (handler === "workflow_graph") {
+    const graph = graphOf(routine);
+    if (!graph) throw new Error("its workflow graph can't be read");
+    return graphProgram(graph) as Program<unknown>;
+  }
   if (handler === "chain")
     return chainProgram(steps.map((step) => ({ ...of(step), ...chained(step) }))) as Program<unknown>;
   return taskProgram(of(task)) as Program<unknown>;
@@ -73,7 +95,7 @@ function taskOf(task: PinnedRoutine["task"], versions: Record<string, number>, s
   if (handler_type === "script") {
     return { handler_type, script: (script as string) ?? null, config: pinned(config, versions) };
   }
-  if (handler_type !== "preset") throw new Error("not_available: workflow graphs don't run yet");
+  if (handler_type !== "preset") throw new Error("not_available: a workflow graph is no step of a chain yet");
   if (preset_name !== "do_task") throw new Error(`not_available: ${preset_name} needs threads, and there are none yet`);
   const said = isMap(task.preset_config) ? task.preset_config : {};
   const forms = ((said.structured_message_template_ids as string[] | null) ?? []).map((id) => pinned(id, versions));

@@ -403,9 +403,11 @@ export class Run {
     this.#hands.runCommand(id);
   }
 
-  /** A command whose turn it is. One of another process isn't known here: it is begun anew, or lost. */
+  /** A command whose turn it is. One of another process isn't known here: the run goes on, and begins it anew, or loses it. */
   async runCommand(id: string): Promise<void> {
-    await this.#jobs.get(id)?.();
+    const job = this.#jobs.get(id);
+    if (job) return job();
+    if (!this.isOver) this.#hands.runAt(this.#hands.now());
   }
 
   /** Sends what is written down as begun. What isn't the command's doing flies on, and the loop knows what then. */

@@ -1,35 +1,39 @@
 /** What a run's commands reach: scripts, sessions, the web and models, each as the run's agent. */
 import { sql } from "kysely";
-import { telling } from "../agents/children.ts";
+import { readersOf, telling } from "../agents/children.ts";
 import { scriptNamed } from "../configs/queries.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { type Bindings, modelsOf } from "../env.ts";
-import { type Egress, egressOf, fetchGuarded } from "../http/egress.ts";
-import { isMap } from "../http/valid.ts";
+import { emitting } from "../events/emit.ts";
+import { egressOf } from "../http/egress.ts";
+import { isMap, isWithin } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { ModelError, message, resolveModel, type StepRequest, step, textOf, waysOf } from "../model/index.ts";
 import type { Answer, Json } from "../script/index.ts";
 import { computeScript } from "../scripts/compute.ts";
 import { platformOf } from "../scripts/world.ts";
 import { isTerminal } from "../sessions/loop.ts";
+import { storable } from "../sessions/project.ts";
 import { type SessionRow, type SessionView, sessionOf } from "../sessions/remote.ts";
 import type { PinnedConfig } from "../tools/calls.ts";
 import { callScript } from "../tools/script.ts";
 import { contentOf, sourceOf } from "../tools/toolbox.ts";
 import { evaluate } from "../workflows/evaluate.ts";
+import { sendRequest } from "../workflows/http.ts";
 import type { Ask } from "../workflows/program.ts";
+import { waitUntil } from "../workflows/wait.ts";
 import { formsOf, misfit, schemaOfForms } from "./forms.ts";
-import type { PinnedRoutine } from "./pin.ts";
+import { graphOf, type PinnedRoutine } from "./pin.ts";
 import { UNFIT } from "./programs.ts";
 import type { RunRow } from "./remote.ts";
 import type { Came, Sending } from "./run.ts";
 
 /** Of what a session is told of an event, in characters. */
 const MAX_TOLD = 20_000;
-const HTTP_S = 30;
-const MAX_ANSWER = 1_000_000;
+/** Of an event that a run publishes, in bytes of JSON. */
+const MAX_PAYLOAD = 32_768;
+const CUSTOM = /^custom(\.[a-z0-9_]{1,60}){1,4}$/;
 const MAX_TOKENS = 4096;
-const YEAR_MS = 366 * 86_400_000;
 
 /** What is around a run's commands. */
 export type RunWorld = {
@@ -59,11 +63,16 @@ export const argumentsOf = ({ kind, template, scope }: Ask): Promise<Json> =>
 export async function send(world: RunWorld, row: RunRow, pinned: PinnedRoutine, command: Sending): Promise<Came> {
   switch (command.kind) {
     case "script":
-      return sendScript(world, row, command);
+      return sendScript(world, row, pinned, command);
     case "preset":
       return sendTask(world, row, pinned, command);
-    case "http":
-      return sendRequest(world, command);
+    case "http": {
+      const { effect, signal } = command;
+      const way = { effect, signal, idempotency_key: command.id, env: world.secrets };
+      return sendRequest(command.arguments, way, egressOf(world.env));
+    }
+    case "emit":
+      return emit(world, row, pinned, command);
     case "llm":
       return askModel(world, pinned, command);
     case "wait":
@@ -80,7 +89,7 @@ const isPassing = (status: unknown) => status === 429 || (typeof status === "num
 // ---------------------------------------------------------------------------------------------------------
 // Scripts
 
-async function sendScript(world: RunWorld, row: RunRow, command: Sending): Promise<Came> {
+async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, command: Sending): Promise<Came> {
   const { db, env, place, secrets, user } = world;
   const agent = row.agent_id;
   const seen = db.as({ kind: "agent", agent, user });
@@ -89,7 +98,8 @@ async function sendScript(world: RunWorld, row: RunRow, command: Sending): Promi
     const content = await scriptNamed(seen, key, command.begun_at);
     return content && sourceOf(content);
   };
-  const source = await sourceNamed(db, given, named);
+  // A graph's own come first.
+  const source = await sourceNamed(db, given, async (key) => graphOf(pinned)?.scripts.get(key) ?? named(key));
   if (source === null) return { error: "the script isn't there any more" };
   const whose = [place.app, place.org ?? agent].join(" ");
   let last: Answer | null = null;
@@ -279,54 +289,6 @@ async function speak(
 // ---------------------------------------------------------------------------------------------------------
 // The web, models, time
 
-async function sendRequest({ env, secrets }: RunWorld, { id, effect, signal, ...command }: Sending): Promise<Came> {
-  const { method, url, headers, query, body, auth, timeout_seconds } = fieldsOf(command.arguments);
-  const sent = Object.fromEntries(
-    Object.entries(fieldsOf(headers ?? null)).map(([name, value]) => [name.toLowerCase(), String(value)]),
-  );
-  let target: URL;
-  try {
-    target = new URL(String(url));
-  } catch {
-    return { error: "the request was not sent: its url is none" };
-  }
-  for (const [name, value] of Object.entries(fieldsOf(query ?? null)))
-    for (const one of [value].flat())
-      if (one !== null) target.searchParams.append(name, typeof one === "string" ? one : JSON.stringify(one));
-  const { env_var, as, name } = fieldsOf(auth ?? null);
-  if (typeof env_var === "string") {
-    const secret = Object.hasOwn(secrets, env_var) ? secrets[env_var] : undefined;
-    if (secret === undefined) return { error: `the request was not sent: the agent has no env var ${env_var}` };
-    if (as === "query") target.searchParams.set(String(name), secret);
-    else
-      sent[as === "bearer" ? "authorization" : String(name).toLowerCase()] =
-        as === "bearer" ? `Bearer ${secret}` : secret;
-  }
-  if (effect !== "read") sent["idempotency-key"] = id;
-  const isText = body === null || body === undefined || typeof body === "string";
-  if (!isText) sent["content-type"] ??= "application/json";
-  const fetched = await fetchGuarded(
-    target.href,
-    { method: String(method ?? "GET"), headers: sent, body: isText ? (body ?? null) : JSON.stringify(body) },
-    {
-      ...(egressOf(env) as Egress),
-      timeout_ms: Number(timeout_seconds ?? HTTP_S) * 1000,
-      max_bytes: MAX_ANSWER,
-      same_origin: true,
-      signal,
-    },
-  );
-  if ("error" in fetched) {
-    if (!fetched.lost) return { error: fetched.error };
-    return effect === "once" ? { unknown: true } : { passing: fetched.error };
-  }
-  const { status, body: answer } = fetched.ok;
-  const failure = `HTTP ${status}: ${(typeof answer === "string" ? answer : JSON.stringify(answer)).slice(0, 1000)}`;
-  if (isPassing(status)) return { passing: failure };
-  if (status >= 400) return { error: failure };
-  return { ok: { status, content_type: fetched.ok.headers["content-type"] ?? null, body: answer as Json } };
-}
-
 async function askModel(world: RunWorld, pinned: PinnedRoutine, { signal, ...command }: Sending): Promise<Came> {
   const { model, system, prompt, max_tokens } = fieldsOf(command.arguments);
   const messages = [
@@ -372,11 +334,28 @@ function failed(error: unknown): Came {
 }
 
 function waitFor({ arguments: given, begun_at }: Sending): Came {
-  const { seconds, until, event } = fieldsOf(given);
-  if (event != null) return { error: "not_available: events can't be waited for yet" };
-  const begun = Date.parse(begun_at);
-  const at = until != null ? Date.parse(String(until)) : begun + Number(seconds) * 1000;
-  if (!Number.isFinite(at)) return { error: "its time is none" };
-  if (at - begun > YEAR_MS) return { error: "it would wait longer than a year" };
-  return { later: true, until: new Date(at).toISOString() };
+  if (fieldsOf(given).event != null) return { error: "not_available: events can't be waited for yet" };
+  try {
+    return { later: true, until: new Date(waitUntil(given, Date.parse(begun_at))).toISOString() };
+  } catch (error) {
+    return { error: (error as Error).message };
+  }
+}
+
+/** Publishes an event of the org's own, once however often it is sent: its id is the command's. */
+async function emit({ db }: RunWorld, row: RunRow, pinned: PinnedRoutine, { id, ...command }: Sending): Promise<Came> {
+  const { name, payload } = fieldsOf(command.arguments);
+  if (!CUSTOM.test(String(name))) return { error: "its name is not one of the app's own: custom. and a name" };
+  const said = isMap(payload) ? payload : { value: payload };
+  if (!isWithin(JSON.stringify(said), MAX_PAYLOAD)) return { error: `its payload has more than ${MAX_PAYLOAD} bytes` };
+  const run = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", row.id);
+  await emitting(db.causedBy([...row.causes, pinned.routine]), run, {
+    ...{ id: id.replace(/^[^_]+/, "evt") as Id<"event">, name: name as `custom.${string}`, payload: storable(said) },
+    ...{
+      agent_id: row.agent_id,
+      user_id: row.user_id,
+      readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+    },
+  }).execute();
+  return { ok: null };
 }

@@ -37,7 +37,7 @@ const MAX_DESCRIPTION = 10_000;
 const MAX_WORDS = 200_000;
 const MAX_VALUES = 200_000;
 
-type Text = { mime_type: string; encoding: "raw" | "base64"; content: string };
+export type Text = { mime_type: string; encoding: "raw" | "base64"; content: string };
 
 /** The agent as it is now, with its active tools and skills, in one round trip; null where it isn't there. */
 export async function pinAgent(db: TenantDb, id: Id<"agent">): Promise<PinnedAgent | null> {

@@ -11,7 +11,7 @@ const METHODS = { get: "read", put: "idempotent", post: "once" } as const;
 type Method = keyof typeof METHODS;
 const PIN = /\bagent_routine_configs\b/;
 const ADMISSION = /\bupdate\b.*\bagent_routine_runs\b.*\badmitted_at\b/is;
-const PROJECTION = /\bupdate\b.*\bagent_routine_runs\b.*\bworker_status\b/is;
+const PROJECTION = /\bupdate\b.*\bagent_routine_runs\b.*"sequence" <=/is;
 
 let stage: Stage;
 const routines = new Map<string, { id: string }>();

@@ -273,6 +273,65 @@ describe("events", () => {
   });
 });
 
+describe("a workflow graph", () => {
+  const graph = (nodes: object[], data: object[] = []) => ({
+    kind: "WorkflowGraph",
+    version: 1,
+    name: "g",
+    start_node: "t",
+    nodes,
+    data,
+  });
+  const start = async (nodes: object[], data?: object[]) => {
+    const it = await stage();
+    const raw_content = JSON.stringify(graph(nodes, data));
+    const body = { kind: "WorkflowGraph", mime_type: "application/json", raw_content };
+    const { id } = await must(it.call("POST", "/api/v1/config", body), 201);
+    return { ...it, made: await it.routine({ handler_type: "workflow_graph", config: id }) };
+  };
+
+  it("goes its nodes' way, waits a while, and asks a person, who has seen what is asked", async () => {
+    const nodes = [
+      { kind: "WorkflowTrigger", id: "t", on_success: "s" },
+      { kind: "WorkflowScript", id: "s", script: "twice", on_success: "w" },
+      { kind: "WorkflowWait", id: "w", seconds: 1, on_success: "a" },
+      { kind: "WorkflowApproval", id: "a", message: "Send {{ $.said }}?" },
+    ];
+    const { call, made, invoke, becomes } = await start(nodes, [
+      { kind: "Script", id: "twice", script: "{ said: $.message + $.message }" },
+    ]);
+    const { id } = await invoke(made);
+    const waiting = async () =>
+      (await must(call("GET", "/api/v1/tool_calls?outcome[]=awaiting_approval"), 200)).data.find(
+        ({ routine_run }: any) => routine_run === id,
+      );
+    for (let n = 0; n < 200 && !(await waiting()); n++) await new Promise((done) => setTimeout(done, 50));
+    const { id: command, name, arguments: asked, arguments_hash } = await waiting();
+    expect([name, asked.message]).toEqual(["a", "Send Go.Go.?"]);
+    const journal = await must(call("GET", `/api/v1/agent_routines/runs/${id}/journal`), 200);
+    expect(journal.journal.status).toBe("waiting");
+    const at = `/api/v1/agent_routines/runs/${id}/commands/${command}/approve`;
+    expect((await call("POST", at, { arguments_hash: "another" })).status).toBe(409);
+    await must(call("POST", at, { arguments_hash }), 200);
+    expect((await becomes(id, "completed")).result).toEqual({ said: "Go.Go." });
+  });
+
+  it("publishes an event of the app's own, once, as the doing of its routine", async () => {
+    const nodes = [
+      { kind: "WorkflowTrigger", id: "t", on_success: "e" },
+      { kind: "WorkflowEmitEvent", id: "e", name: "custom.told", payload: { said: "{{ $.message }}" } },
+    ];
+    const { made, invoke, becomes } = await start(nodes);
+    const { id } = await invoke(made);
+    await becomes(id, "completed");
+    const rows = await sql(
+      "select payload, causes from data.events where name = 'custom.told' and causes @> array[$1]",
+      [made.id],
+    );
+    expect(rows).toEqual([{ payload: { said: "Go." }, causes: [made.id] }]);
+  });
+});
+
 describe("a structured answer", () => {
   const aForm = async (call: Call, form: object) =>
     (

@@ -249,6 +249,21 @@ describe("whenever its process ends", () => {
   });
 });
 
+it("goes on where its command's turn comes in another process than the one that sent it", async () => {
+  const stage = aStage({
+    program: asking([anAsk("a", { effect: "idempotent" })]),
+    send: () => Promise.reject(new Crash()),
+  });
+  const one = stage.process();
+  one.run.begin();
+  await expect(one.go()).rejects.toThrow(Crash);
+  const [{ command }] = of(stage.frames(), "command.called");
+  const wakes: number[] = [];
+  const next = stage.process(undefined, { runAt: (instant) => void wakes.push(instant) });
+  await next.run.runCommand(command);
+  expect(wakes).toHaveLength(1);
+});
+
 describe("the states of a run", () => {
   const step = fc.constantFrom("cancel", "suspend", "lift", "pass", "resolve", "crash", "hear");
   const came = fc.constantFrom(

@@ -47,7 +47,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
   let wake: number | null = null;
 
   /** A new process over what the last one left. It ends at the given instant, counted from its beginning. */
-  function process(end = Number.POSITIVE_INFINITY) {
+  function process(end = Number.POSITIVE_INFINITY, its: Partial<Hands> = {}) {
     const fate = { at: 0 };
     const pass = () => {
       if (++fate.at >= end) throw new Crash();
@@ -93,6 +93,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
       runCommand: (id) => void jobs.push(id),
       runLook: () => void looks++,
       ...hands,
+      ...its,
     });
     /** Does what is to be done, until nothing is but for a later time: answers that time. */
     const go = async (): Promise<number | null> => {
