@@ -72,3 +72,37 @@ describe("killed with -9 over its instant, a schedule is done once", { timeout: 
     await killed(ids);
   });
 });
+
+it("the sweep finds what is due where nobody woke the Scheduler", {
+  timeout: 60_000,
+}, async () => {
+  const [id] = (await make(3_600_000)) as [string];
+  await stage.own.database.query("update data.agent_schedules set next_run_at = now() where id = $1", [id]);
+  const occurrences = async () =>
+    (await must(stage.ask("GET", `/api/v1/agents/${agent.id}/schedules/${id}/occurrences`), 200)).data;
+  await wait(500);
+  expect(await occurrences()).toEqual([]);
+  await stage.own.fireCrons();
+  const [fired] = await until("it has fired", async () => {
+    const all = await occurrences();
+    return all.length ? all : null;
+  });
+  expect(fired.outcome).toBe("fired");
+  expect((await stage.is(fired.session, "completed")).result).toEqual({ output: "Done." });
+});
+
+it("an agent that plans something for itself finds it done at its instant", { timeout: 60_000 }, async () => {
+  const body = { kind: "builtin", builtin_tool_key: "scheduling", status: "active" };
+  await must(stage.ask("POST", `/api/v1/agents/${agent.id}/agent_tools`, body), 200);
+  const at = new Date(Date.now() + 3_000).toISOString();
+  const args = { instructions: instructionsOf({ text: "As planned." }), at };
+  const { id } = await stage.aSession(
+    agent,
+    [{ role: "tool", text: "Planned." }, { tool_calls: [{ name: "create_schedule", arguments: args }] }],
+    { on_idle: "complete" },
+  );
+  await stage.is(id, "completed");
+  const find =
+    "select id, result from data.agent_sessions where agent_id = $1 and schedule_id is not null and result ->> 'output' = 'As planned.'";
+  await until("it is done", async () => (await stage.own.database.query(find, [agent.id]))[0] ?? null, 20_000);
+});
