@@ -9,15 +9,18 @@ import { resolve } from "node:path";
 import { benchHostile } from "./hostile.ts";
 import type { Request } from "./load.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
+import { measureSchedules } from "./schedules.ts";
 import { measureSessions } from "./sessions.ts";
 import { printStarts } from "./start.ts";
 import { Cleanup, type Product, SEED, type System, startCommit, startProduct, startSystem } from "./system.ts";
 import { compare, type Figures, inTurns, load, print, type Target, TURN_S, type Way } from "./turns.ts";
 
 const CONNECTIONS = 8;
-const AIMS = { of_floor: 0.7, walls_ms: 0.25, mint_cpu_ms: 0.35, mint_of_before: 1.5 };
+const AIMS = { of_floor: 0.7, walls_ms: 0.25, mint_cpu_ms: 0.35, mint_of_before: 1.5, create_of_before: 0.85 };
 /** The commit that minting is held against: the last before its plans were kept. */
 const BEFORE = "05e651e";
+/** The last commit that told of a change in the feed alone. */
+const BEFORE_EVENTS = "ee7698a";
 
 const ms = (value: number | null) => (value === null ? "-" : value.toFixed(2));
 const percent = (share: number) => `${Math.round(share * 100)} %`;
@@ -141,6 +144,33 @@ async function measureMint(child: ChildProcess, cleanup: Cleanup, url: string, s
   }
 }
 
+/** Creating agents in one org beside what it was before each was an event, too. */
+async function measureEvents(child: ChildProcess, cleanup: Cleanup, url: string, product: Product) {
+  const before = await startCommit(cleanup, url, BEFORE_EVENTS, ["developer", "agents", "objects"]);
+  if (!before) return console.log(`Commit ${BEFORE_EVENTS} isn't in this clone: nothing to hold events against.`);
+  const name = "create an agent";
+  const targetOf = async (of: Product): Promise<Target> => ({
+    ...{
+      name,
+      way: "direct",
+      origin: await of.product.direct("agents"),
+      pid: of.product.pid,
+      connections: CONNECTIONS,
+    },
+    requests: operationsOf(of)
+      .find((operation) => operation.name === name)!
+      .product.slice(0, 1),
+  });
+  const targets = [await targetOf(product), await targetOf(before)] as const;
+  const found = await inTurns(child, [...targets]);
+  const [now, then] = [found.get(targets[0])!, found.get(targets[1])!];
+  const share = compare(now, then, (a, b) => a.rate / b.rate);
+  show(`${name}, with its event`, "direct", now, share);
+  show(`${name} at ${BEFORE_EVENTS}`, "direct", then, null);
+  const aim = AIMS.create_of_before;
+  judge(`${name} in one org: at least ${percent(aim)} of ${BEFORE_EVENTS}`, percent(share), share >= aim);
+}
+
 async function bench(cleanup: Cleanup, url: string) {
   await printStarts();
   console.log(`Seeding ${SEED.agents} agents and ${SEED.tokens} tokens over ${SEED.orgs} orgs …`);
@@ -150,13 +180,25 @@ async function bench(cleanup: Cleanup, url: string) {
   await measureBare(child, system);
   for (const operation of operationsOf(system)) await measure(child, system, operation);
   await measureMint(child, cleanup, url, system);
+  await measureEvents(child, cleanup, url, system);
   await measureSessions(child, cleanup, system, { show, judge });
+  await measureSchedules(cleanup, system, { judge });
   print(rows);
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
 floor   the same statements with no walls      walls  the floor with doors and row security, still no token
 bare    a Worker that does nothing but a fetch of as many characters as the product's
 CPU is the Worker's process alone. ${CONNECTIONS} connections; load average ${loadavg()[0]!.toFixed(1)} on ${cpus().length} processors.`);
+  print(aims);
+}
+
+/** Events alone. */
+async function benchEvents(cleanup: Cleanup, url: string) {
+  const product = await startProduct(cleanup, url, { groups: ["developer", "agents", "objects"] });
+  const child = fork(resolve(import.meta.dirname, "load.ts"));
+  cleanup.add(async () => child.kill());
+  await measureEvents(child, cleanup, url, product);
+  print(rows);
   print(aims);
 }
 
@@ -167,6 +209,12 @@ async function benchSessions(cleanup: Cleanup, url: string) {
   cleanup.add(async () => child.kill());
   await measureSessions(child, cleanup, product, { show, judge });
   print(rows);
+  print(aims);
+}
+
+/** Schedules alone. */
+async function benchSchedules(cleanup: Cleanup, url: string) {
+  await measureSchedules(cleanup, await startProduct(cleanup, url, { groups: ["developer"] }), { judge });
   print(aims);
 }
 
@@ -183,6 +231,8 @@ const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
   if (process.argv[2] === "sessions") await benchSessions(cleanup, url);
+  else if (process.argv[2] === "schedules") await benchSchedules(cleanup, url);
+  else if (process.argv[2] === "events") await benchEvents(cleanup, url);
   else if (process.argv[2] !== "hostile") await bench(cleanup, url);
   else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;
 } catch (error) {

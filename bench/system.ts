@@ -278,7 +278,12 @@ export async function startSystem(cleanup: Cleanup, url: string): Promise<System
  * The product as it was at a commit, with the packages of today. Null where git doesn't have the commit: a shallow
  * clone, or none.
  */
-export async function startCommit(cleanup: Cleanup, url: string, commit: string): Promise<Product | null> {
+export async function startCommit(
+  cleanup: Cleanup,
+  url: string,
+  commit: string,
+  groups = ["developer"],
+): Promise<Product | null> {
   const root = mkdtempSync(join(tmpdir(), "agentry-bench-"));
   cleanup.add(async () => rmSync(root, { recursive: true }));
   try {
@@ -292,5 +297,5 @@ export async function startCommit(cleanup: Cleanup, url: string, commit: string)
     return null;
   }
   symlinkSync(join(HERE, "node_modules"), join(root, "node_modules"));
-  return startProduct(cleanup, url, { root, groups: ["developer"] });
+  return startProduct(cleanup, url, { root, groups });
 }

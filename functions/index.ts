@@ -9,6 +9,7 @@ export { Dispatcher } from "../lib/dispatch/object.ts";
 export { EventQueue } from "../lib/event-subscriptions/object.ts";
 export { Scheduler } from "../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../lib/runs/object.ts";
+export { ScriptComputer } from "../lib/scripts/computer.ts";
 export { SessionObject } from "../lib/sessions/object.ts";
 
 const all = worker(...Object.values(groups).flat());

@@ -168,6 +168,12 @@ async function seed() {
         from data.agent_routines where org_id = '${org}';
       insert into data.model_calls (app_id, sandbox_id, org_id, id, operation, model)
         values ('${app.id}', '-', '${org}', '${newId("model_call")}', 'chat', ${quote(text)});
+      insert into data.events (app_id, sandbox_id, org_id, id, name, payload)
+        values ('${app.id}', '-', '${org}', '${newId("event")}', ${quote(text)}, '{}');
+      insert into data.event_heads (app_id, sandbox_id, org_id) values ('${app.id}', '-', '${org}');
+      insert into data.event_subscriptions (app_id, sandbox_id, org_id, id, name, event_names, max_pending_events,
+          retention_seconds, visibility_timeout_seconds)
+        values ('${app.id}', '-', '${org}', '${newId("event_subscription")}', ${quote(text)}, '{}', 1, 7200, 15);
       insert into data.secret_keys (app_id, sandbox_id, org_id, sealed, tag)
         values ('${app.id}', '-', '${org}', '\\x01', '\\x02');`;
   };
@@ -220,7 +226,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
 
   const key = (hash: string) => call("enter_key", app.id, "-", hash);
 
-  const WITHOUT_TEXT = ["agent_routine_configs", "apps", "keys", "sandboxes", "secret_keys", "tenants"];
+  const WITHOUT_TEXT = ["event_heads", "agent_routine_configs", "apps", "keys", "sandboxes", "secret_keys", "tenants"];
 
   it("would find the victim's rows in every table, were it let in: what follows tries something", async () => {
     const live = hex(randomBytes(32));
@@ -294,6 +300,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       call("claim_behind", ofMine, "100"),
       call("claim_behind_runs", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),
+      call("claim_unnumbered", ofMine, "100"),
       call("erased", ofMine, "{1}"),
     ]) {
       for (const before of [[], [ownToken()], [ownApp()]]) {
@@ -426,6 +433,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       boolean: ["t", "f", null],
       integer: ["0", "1", "-1", "2147483647", null],
       "bigint[]": ["{}", "{1,2,3}", null],
+      timestamp: ["2026-01-01", "infinity", "-infinity", null],
     };
     let n = 1;
     // The same numbers on every run: a multiplicative generator (Lehmer).

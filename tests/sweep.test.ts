@@ -1,6 +1,7 @@
 /** What is past its time goes, in every tenant, and nothing else does. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { sweep } from "../lib/db/sweep.ts";
+import { derivedId } from "../lib/ids.ts";
 import { bearer, type Call, caller, developer, must } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
@@ -121,6 +122,27 @@ it("says how many rows it took away: none, when it has just been", async () => {
   };
   // Of each of two apps a key, a token and its family, and a sandbox: its record, its key, its place, and that it ended.
   expect([await swept(), await swept()]).toEqual([14, 0]);
+});
+
+it("occurrences go after 30 days, or as many as their app says", async () => {
+  const { app_id } = await own.newApp();
+  const days = (n: number) => derivedId("occurrence", Date.now() - n * 86_400_000 - 60_000, new Uint8Array(16));
+  const ids = [1, 29, 30].map(days);
+  await own.database.exec(`
+    insert into data.agents (app_id, sandbox_id, org_id, id, name) values ('${app_id}', '-', '-', 'agi_x', 'Ada');
+    insert into data.occurrences (app_id, sandbox_id, org_id, agent_id, id, schedule_id, planned_at, outcome, overlap)
+      select '${app_id}', '-', '-', 'agi_x', id, 'asc_x', now() - n * interval '1 day', 'missed', 'skip'
+        from unnest('{${ids}}'::text[]) with ordinality as o (id, n)`);
+  const left = async () => {
+    await sweep(own.url);
+    const found = "select id from data.occurrences where app_id = $1 order by id desc";
+    return (await own.database.query<{ id: string }>(found, [app_id])).map(({ id }) => id);
+  };
+  expect(await left()).toEqual([ids[0], ids[1]]);
+  await own.database.query(`update data.apps set settings = '{"retention_days": {"occurrences": 1}}' where id = $1`, [
+    app_id,
+  ]);
+  expect(await left()).toEqual([]);
 });
 
 it("but for its function, the runtime role could delete none of it", async () => {

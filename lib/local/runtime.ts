@@ -18,7 +18,7 @@ const {
 } = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
 /** What a Worker is given as text. */
-export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES">;
+export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES" | "COMPUTE">;
 /** Those that ask models: no other Worker has their keys. */
 const ASKING_MODELS = ["ai", "objects", "all"];
 /** Those that know what sessions do. */
@@ -112,9 +112,15 @@ export async function makeDocument(): Promise<void> {
   if (made <= lastChange()) await promisify(execFile)(process.execPath, [join(ROOT, "lib/local/document.ts")]);
 }
 
-/** The Workers that have the classes of the objects which a Worker reaches. */
-const scriptsOf = ({ durableObjects = {} }: { durableObjects?: Record<string, { scriptName?: string }> }) =>
-  Object.values(durableObjects).flatMap(({ scriptName }) => scriptName ?? []);
+/** What a Worker reaches of others: objects by the Worker that has their class, and Workers themselves. */
+type Reaching = {
+  durableObjects?: Record<string, { scriptName?: string }>;
+  serviceBindings?: Record<string, { name: string }>;
+};
+const scriptsOf = ({ durableObjects = {}, serviceBindings = {} }: Reaching) => [
+  ...Object.values(durableObjects).flatMap(({ scriptName }) => scriptName ?? []),
+  ...Object.values(serviceBindings).map(({ name }) => name),
+];
 
 /** Starts the Workers on a loopback port. Crons fire by the minute, as Cloudflare's do. */
 export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
@@ -122,8 +128,11 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const isWanted = (group: string) => (wanted ? wanted.includes(group) : group !== "all");
   const found = await readGroups();
   // Who reaches an object names the Worker that has its class.
-  const reached = new Set(found.flatMap(([group, { options }]) => (isWanted(group) ? scriptsOf(options) : [])));
-  const groups = found.filter(([group, { name }]) => isWanted(group) || reached.has(name));
+  const reached = new Set(found.flatMap(([group, { name }]) => (isWanted(group) ? [name] : [])));
+  for (const name of reached) {
+    for (const one of scriptsOf(found.find(([, group]) => group.name === name)![1].options)) reached.add(one);
+  }
+  const groups = found.filter(([, { name }]) => reached.has(name));
   if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
   let code = await buildWorkers(groups, options);
   const workers = () =>
@@ -138,7 +147,10 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
         routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),
         bindings: { ...vars, ...Object.fromEntries(given) },
-        serviceBindings: { EGRESS: egress(options), ...database(options) },
+        serviceBindings: {
+          ...(worker.serviceBindings as Reaching["serviceBindings"]),
+          ...{ EGRESS: egress(options), ...database(options) },
+        },
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
     });

@@ -46,8 +46,6 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   /** When the org was last known to be alive, and the secrets to be these. */
   #readAt = 0;
   #reading: Promise<void> | null = null;
-  /** The end of the script that runs. */
-  #script: Promise<unknown> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Bindings) {
     super(ctx, env);
@@ -178,12 +176,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
       evaluate: argumentsOf,
       send: async (_, command) => {
         await fresh();
-        const make = () => send(this.#world(pinned()), row, pinned(), command);
-        if (command.kind !== "script") return make();
-        // A script may take half of an isolate's memory: there is one at a time.
-        const made = this.#script.then(make);
-        this.#script = made.catch(() => {});
-        return made;
+        return send(this.#world(pinned()), row, pinned(), command);
       },
       heard: (_, session, given) => heard(this.#world(pinned()), pinned(), session, given),
       letGo: (session) => this.due(`leave ${session}`, Date.now()),

@@ -10,6 +10,7 @@ import { isMap, isWithin } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { ModelError, message, resolveModel, type StepRequest, step, textOf, waysOf } from "../model/index.ts";
 import type { Answer, Json } from "../script/index.ts";
+import { computeScript } from "../scripts/compute.ts";
 import { platformOf } from "../scripts/world.ts";
 import { isTerminal } from "../sessions/loop.ts";
 import { storable } from "../sessions/project.ts";
@@ -100,6 +101,7 @@ async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, c
   // A graph's own come first.
   const source = await sourceNamed(db, given, async (key) => graphOf(pinned)?.scripts.get(key) ?? named(key));
   if (source === null) return { error: "the script isn't there any more" };
+  const whose = [place.app, place.org ?? agent].join(" ");
   let last: Answer | null = null;
   const answer = await callScript(
     source,
@@ -116,8 +118,9 @@ async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, c
     },
     {
       ...egressOf(env),
+      run: (source, options) => computeScript(env, whose, source, options),
       ...{ env: secrets, viewer: { ...place, user, agent }, scripts: named },
-      platform: platformOf(() => seen, [place.app, place.org ?? agent].join(" ")),
+      platform: platformOf(() => seen, whose),
     },
   );
   if ("unknown" in answer) return answer;

@@ -3,31 +3,12 @@
  * holds is text, whatever it looks like.
  */
 import { isMap } from "../http/valid.ts";
-import { runScript } from "./execute.ts";
-import { edgeWorld } from "./http.ts";
-import type { Json } from "./values.ts";
 
 /** Why a template has no value: a sentence's end, for whoever wrote it. */
 export class Unusable extends Error {}
 
 /** The value of what stands between two braces, trimmed; `isHost`: where it stands names whom a request goes to. */
 export type Resolve = (inner: string, isHost?: boolean) => Promise<unknown>;
-
-/** The longest beginning of a text that is told to people. */
-const MAX_TOLD = 100;
-/** Nothing is outside. */
-const nowhere = edgeWorld({ fetch: async () => Response.error() });
-
-/** The value of an expression of the script language, which reaches nothing but `$` and `env`. */
-export async function valueOfExpression(
-  expression: string,
-  { input, env = {} }: { input: Json; env?: Readonly<Record<string, string>> },
-): Promise<Json> {
-  const limits = { time_ms: 1000, steps: 1_000_000, calls: 0 };
-  const { status, result, error } = await runScript(expression, { input, env, world: nowhere, limits });
-  if (status !== "done") throw new Unusable(`{{ ${expression.slice(0, MAX_TOLD)} }} has no value: ${error}`);
-  return result;
-}
 
 /** What of a text is said, and what stands between braces. */
 export function partsOf(text: string): ({ text: string } | { inner: string })[] {

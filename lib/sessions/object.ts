@@ -51,8 +51,6 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   /** When the org was last known to be alive, and the secrets to be these. */
   #liveAt = 0;
   #readAt = 0;
-  /** The end of the script that runs. */
-  #script: Promise<unknown> = Promise.resolve();
   /** Postgres is to be told, and nobody has begun to: one that begins tells all that is owed then. */
   #tells = false;
   /** The call of a model that is under way. */
@@ -183,12 +181,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       step: (pinned, request, signal) => step(modelOf(pinned.model), request, { ways: waysOf(env), signal }),
       call: async (pinned, tool, ask) => {
         if (Date.now() - this.#readAt > FRESH_MS) await this.#read(agent);
-        const make = () => toolbox(pinned).call(tool, ask);
-        if (tool.handler.type !== "script") return make();
-        // A script may take half of an isolate's memory: there is one at a time.
-        const made = this.#script.then(make);
-        this.#script = made.catch(() => {});
-        return made;
+        return toolbox(pinned).call(tool, ask);
       },
       mask: (value) => this.#mask(value),
       told: (frames) => this.#told(frames),

@@ -10,14 +10,17 @@ import {
   type Json,
   LIMITS,
   type OutboundCall,
+  type RunOptions,
   request,
-  runScript,
+  type ScriptRun,
   type World,
   withinLimit,
 } from "../script/index.ts";
 import type { ToolAnswer, ToolAsk } from "./calls.ts";
 
 export type ScriptWorld = Egress & {
+  /** `runScript`, wherever it computes. */
+  run: (source: string, options: RunOptions) => Promise<ScriptRun>;
   env: Readonly<Record<string, string>>;
   viewer: Json;
   platform: (call: OutboundCall) => Promise<Answer | null>;
@@ -36,7 +39,7 @@ export async function callScript(
   source: string,
   effect: Effect | null,
   ask: ToolAsk,
-  { env, viewer, platform, scripts, ...egress }: ScriptWorld,
+  { run: compute, env, viewer, platform, scripts, ...egress }: ScriptWorld,
 ): Promise<ToolAnswer> {
   const { signal } = ask;
   const edge = edgeWorld(egress);
@@ -70,7 +73,7 @@ export async function callScript(
     return request({ ...rest, headers: keyed } as unknown as Json, { ...egress, signal, lost });
   };
   try {
-    const run = await runScript(source, {
+    const run = await compute(source, {
       ...{ input: ask.arguments as Json, env, viewer, world, scripts },
       journal: await journalOf(ask),
     });

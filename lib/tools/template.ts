@@ -4,8 +4,9 @@
  * `{{ env.NAME }}` alone is an env var of the agent.
  */
 import { isMap } from "../http/valid.ts";
+import { valueOfExpression } from "../script/expression.ts";
 import type { Json } from "../script/index.ts";
-import { type Resolve, Unusable, valueOfExpression } from "../script/template.ts";
+import { type Resolve, Unusable } from "../script/template.ts";
 
 const PATH = /^[\p{L}_][\p{L}\p{N}_-]*(\.[\p{L}\p{N}_-]+)*$/u;
 

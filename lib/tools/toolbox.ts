@@ -10,6 +10,8 @@ import { egressOf } from "../http/egress.ts";
 import { isMap } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
 import { wakeIfSoon } from "../schedules/remote.ts";
+import type { RunOptions } from "../script/index.ts";
+import { computeScript } from "../scripts/compute.ts";
 import { platformOf } from "../scripts/world.ts";
 import { callBuiltin, functionsOf } from "./builtins.ts";
 import type { OfferedTool, PinnedAgent, PinnedConfig, PinnedSkill, ToolAnswer, ToolAsk } from "./calls.ts";
@@ -244,13 +246,15 @@ export class Toolbox {
 
   /** What a script has around it: the agent's own eyes, and the user's that it works for. */
   #scripts({ begun_at }: ToolAsk) {
-    const { db, user, place, secrets } = this.#world;
+    const { db, env, user, place, secrets } = this.#world;
     const agent = this.#pinned.id as Id<"agent">;
     const seen = db.as({ kind: "agent", agent, user });
+    const whose = [place.app, place.org ?? agent].join(" ");
     return {
+      run: (source: string, options: RunOptions) => computeScript(env, whose, source, options),
       env: secrets(),
       viewer: { ...place, user, agent },
-      platform: platformOf(() => seen, [place.app, place.org ?? agent].join(" ")),
+      platform: platformOf(() => seen, whose),
       scripts: async (key: string) => {
         const content = await scriptNamed(seen, key, begun_at);
         return content && sourceOf(content);

@@ -1,17 +1,10 @@
 /** What the expressions of an ask come to. */
 import { isMap } from "../http/valid.ts";
+import { valueOfExpression } from "../script/expression.ts";
 import type { Json } from "../script/index.ts";
-import { fillJson, fillUrl, fillWhole, type Resolve, Unusable, valueOfExpression } from "../script/template.ts";
+import { fillJson, fillUrl, fillWhole, type Resolve, Unusable } from "../script/template.ts";
+import { ADDRESS, LITERAL, MAX_EXPRESSIONS } from "./program.ts";
 
-/**
- * `{[ADDRESS]: text}` is an address: what stands in its braces is percent-encoded, and leads to no other host or path.
- * `{[LITERAL]: value}` is no template. No text that comes from outside holds a NUL, so that nobody else spells these.
- */
-export const ADDRESS = "\0address";
-export const LITERAL = "\0literal";
-
-/** Of one ask: each costs the copying of its scope. */
-export const MAX_EXPRESSIONS = 100;
 /** Of all that they come to, in characters of JSON. */
 const MAX_CHARACTERS = 1_000_000;
 

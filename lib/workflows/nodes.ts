@@ -6,8 +6,7 @@ import * as v from "valibot";
 import type { Effect } from "../db/schema.ts";
 import { list, text } from "../http/valid.ts";
 import type { Json } from "../script/index.ts";
-import { ADDRESS, LITERAL } from "./evaluate.ts";
-import type { AskKind } from "./program.ts";
+import { ADDRESS, type AskKind, LITERAL } from "./program.ts";
 
 type Schema = v.GenericSchema;
 /** How editors show a field; `expression` is evaluated as a whole, `node` names the node that it leads to. */

@@ -40,3 +40,13 @@ export interface Program<State> {
   /** The state after an outcome of one of the asks that `next` has named. */
   take(state: State, key: string, outcome: Outcome): State;
 }
+
+/**
+ * `{[ADDRESS]: text}` is an address: what stands in its braces is percent-encoded, and leads to no other host or path.
+ * `{[LITERAL]: value}` is no template. No text that comes from outside holds a NUL, so that nobody else spells these.
+ */
+export const ADDRESS = "\0address";
+export const LITERAL = "\0literal";
+
+/** Of one ask: each costs the copying of its scope. */
+export const MAX_EXPRESSIONS = 100;

@@ -90,7 +90,7 @@ A run begins at \`start_node\` with its payload, and goes from node to node by \
 next one; a node that names earlier ones in \`inputs\` has an object of what they gave instead. Where a node leads nowhere
 the path ends, and what it gave is the result. A condition leads on by \`on_true\` and \`on_false\`.
 
-In texts of a node \`{{ }}\` holds an expression of the script language, with \`$\` and \`env.NAME\`; a text that is one expression
+In texts of a node \`{{ }}\` holds an expression of the script language, with \`$\` and \`env\`; a text that is one expression
 keeps its value's type. A secret belongs into \`auth\`, not into an expression: what is evaluated is written down.
 
 Bounds: ${MAX_NODES} nodes, ${MAX_STEPS.toLocaleString("en")} steps, ${MAX_ITEMS} items of a WorkflowForEach, ${MAX_DEPTH} of these within each other, ${MAX_OUTPUT / 1024} KB of

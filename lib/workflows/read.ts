@@ -6,8 +6,8 @@ import type { Json } from "../script/index.ts";
 import { lex } from "../script/lexer.ts";
 import { parse } from "../script/parser.ts";
 import { partsOf } from "../script/template.ts";
-import { MAX_EXPRESSIONS } from "./evaluate.ts";
 import { fieldsOf, type NodeKind, name, nodeId, nodeKindOf, nodeKinds } from "./nodes.ts";
+import { MAX_EXPRESSIONS } from "./program.ts";
 
 export const MAX_NODES = 1000;
 /** How deep a ForEach may stand within others. */

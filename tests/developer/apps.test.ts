@@ -77,9 +77,15 @@ describe("PATCH /protected/api/v2/developer/apps/:app_id", () => {
     ["activity_retention_days", 0],
     ["activity_retention_days", 3651],
     ["activity_retention_days", "30"],
+    ["retention_days", 30],
+    ["retention_days.events", 0],
+    ["retention_days.occurrences", 3651],
+    ["retention_days.runs", null],
+    ["retention_days.sessions", 30],
   ])("refuses the setting %s as %j, naming it", async (name, value) => {
     const { at, asDeveloper } = await anApp();
-    const { status, body } = await asDeveloper("PATCH", at, { settings: { [name]: value } });
+    const settings = name.split(".").reduceRight<unknown>((inner, part) => ({ [part]: inner }), value);
+    const { status, body } = await asDeveloper("PATCH", at, { settings });
     expect([status, body.error.fields[0].field]).toEqual([422, `settings.${name}`]);
   });
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { anAgent, anApp, must, sql, system, together } from "../harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "../harness/own.ts";
 import { aStage, SOAK, type Stage, until, wait } from "../sessions/stage.ts";
-import { aSubscription, at, claim, pull, queued, tell } from "./stage.ts";
+import { acknowledge, aSubscription, at, claim, pull, queued, tell } from "./stage.ts";
 
 const numbers = (entries: any[]) => entries.map(({ event }) => event.payload.n);
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i + 1);
@@ -76,7 +76,7 @@ describe("a suspended org's events", () => {
   });
 });
 
-describe("the sweep", () => {
+describe("in time", () => {
   let own: Awaited<ReturnType<typeof ownSystem>>;
   let base: string;
   beforeAll(async () => {
@@ -90,7 +90,7 @@ describe("the sweep", () => {
       [org],
     );
 
-  it("has events numbered that nobody has listened to for ten seconds, each place once a minute", async () => {
+  it("the sweep has events numbered that nobody has listened to for ten seconds, each place once a minute", async () => {
     const { acme, globex, as } = await anApp({ base, newApp: own.newApp });
     for (const org of [acme, globex]) await anAgent(as(org));
     await wait(200);
@@ -114,7 +114,37 @@ describe("the sweep", () => {
     await until("they are numbered, too", async () => ((await unnumbered(acme))[0]!.n === 0 ? true : null), 10_000);
   });
 
-  it("erases the queue of a subscription that is gone", async () => {
+  it("a lease ends, and what it held is leased again; and what was kept long enough ages out", async () => {
+    const { acme, as } = await anApp({ base, newApp: own.newApp });
+    const owner = as(acme);
+    const subscription = await aSubscription(owner);
+    // Shorter than anybody may ask for.
+    await own.database.exec(`alter table data.event_subscriptions
+        drop constraint event_subscriptions_retention_seconds_check,
+        drop constraint event_subscriptions_visibility_timeout_seconds_check;
+      update data.event_subscriptions set visibility_timeout_seconds = 1`);
+    await tell(owner, 1);
+    await queued(owner, subscription, 1);
+    const [first] = (await claim(owner, subscription)).data;
+    const [again] = (await claim(owner, subscription, { wait_seconds: 20 })).data;
+    expect([again.delivery_id, first.receive_count, again.receive_count]).toEqual([first.delivery_id, 1, 2]);
+    expect((await acknowledge(owner, first)).status).toBe(409);
+    await wait(1_100);
+    // Nobody else has it since: the handle of the last lease is good.
+    expect((await must(owner("GET", `${at(subscription)}/head`), 200)).data.state).toBe("available");
+    expect((await acknowledge(owner, again)).status).toBe(204);
+    await own.database.exec("update data.event_subscriptions set retention_seconds = 3");
+    await tell(owner, 2);
+    await queued(owner, subscription, 1);
+    const [old] = (await claim(owner, subscription)).data;
+    await wait(3_100);
+    expect((await claim(owner, subscription)).data).toEqual([]);
+    const late = await acknowledge(owner, old);
+    expect([late.status, late.body.error.code]).toEqual([404, "delivery_not_found"]);
+    expect((await must(owner("GET", at(subscription)), 200)).dropped_events_total).toBe(0);
+  });
+
+  it("the sweep erases the queue of a subscription that is gone", async () => {
     const { acme, as } = await anApp({ base, newApp: own.newApp });
     const subscription = await aSubscription(as(acme));
     await must(as(acme)("DELETE", at(subscription)), 204);

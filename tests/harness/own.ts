@@ -50,7 +50,16 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
         grant agentry_api to ${BYPASSING};
       end if;
     end $$`);
-  const endpoint = await serveNeon(database, {
+  let requestTrips = 0;
+  const counted: Database = {
+    ...database,
+    run: (role, queries, options) => {
+      // What objects do, they do in their own time.
+      if (!queries.some(({ query }) => query.includes("app.enter_object"))) requestTrips++;
+      return database.run(role, queries, options);
+    },
+  };
+  const endpoint = await serveNeon(counted, {
     password: randomBytes(8).toString("hex"),
     roles: ["agentry_api", BYPASSING],
   });
@@ -95,6 +104,7 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
       for (const runtime of runtimes) await runtime.fireCrons();
     },
     trips: () => trips,
+    requestTrips: () => requestTrips,
     newApp: () => createApp(database, "Test"),
     close: async () => {
       await Promise.all(runtimes.map((runtime) => runtime.close()));

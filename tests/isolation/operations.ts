@@ -510,6 +510,7 @@ export const samples: Record<string, (place: Place) => object> = {
 export const NOT_ROWS = [
   "consumer_id",
   "correlation_id",
+  "dedupe_key",
   "idempotency_key",
   "is_system_user",
   "key",

@@ -1,5 +1,6 @@
 /** Schedules and what comes of them, through the front door: each occurrence has its row, and what began with it. */
 import { describe, expect, it } from "vitest";
+import { newId } from "../../lib/ids.ts";
 import { jitterOf } from "../../lib/schedules/clock.ts";
 import { type App, anAgent, anApp, type Call, must, sql, together } from "../harness/index.ts";
 import { instructionsOf, until } from "../sessions/stage.ts";
@@ -122,6 +123,25 @@ describe("a schedule that recurs", () => {
     expect(late).toBe(jitterOf(id, Date.parse(next_run_at), 3600) / 1000);
     expect((await get(id)).next_run_at).toBe(next_run_at);
   });
+});
+
+it("is due when both the Worker and the database say so", async () => {
+  const asked = Array.from({ length: 200 }, (_, i) => ({
+    ...{
+      id: newId("agent_schedule"),
+      at: new Date(Math.floor(i * 1e10 * Math.PI)).toISOString(),
+      seconds: (i * 37) % 3601,
+    },
+  }));
+  const rows = await sql(
+    `select extract(epoch from app.due_at(id, at, seconds) - at)::int as late
+     from rows from (jsonb_to_recordset($1::jsonb) as (id text, at timestamptz, seconds integer))
+       with ordinality as a (id, at, seconds, n) order by n`,
+    [JSON.stringify(asked)],
+  );
+  expect(rows.map(({ late }) => late * 1000)).toEqual(
+    asked.map(({ id, at, seconds }) => jitterOf(id, Date.parse(at), seconds)),
+  );
 });
 
 describe("what meets another that is under way", () => {
@@ -359,6 +379,99 @@ describe("GET …/occurrences", () => {
       cursor = `&before_cursor=${page.before_cursor}`;
     }
     expect(seen).toEqual(all.toReversed());
+  });
+});
+
+describe("a routine's schedule", () => {
+  const routine = { name: "R", handler_type: "script", script: "1", status: "active", schedule: "0 * * * *" };
+  async function aRoutine(cron: object = week, fields: object = {}) {
+    const started = await start();
+    const { call, agent } = started;
+    const event_config = { "schedule.cron": cron };
+    const body = { ...routine, event_config, ...fields };
+    const { id } = await must(call("POST", `/api/v1/agents/${agent.id}/agent_routines`, body), 200);
+    const at = `/api/v1/agent_routines/${id}`;
+    const next = () =>
+      until("it is planned", async () => {
+        const [row] = await sql("select next_run_at from data.agent_routines where id = $1", [id]);
+        return row.next_run_at ? new Date(row.next_run_at).toISOString() : null;
+      });
+    const occurrences = async (): Promise<any[]> => (await must(call("GET", `${at}/occurrences`), 200)).data;
+    const become = (...outcomes: string[]) =>
+      until(`${id}: ${outcomes}`, async () => {
+        const all = (await occurrences()).sort((a, b) => (a.planned_at < b.planned_at ? -1 : 1));
+        return String(all.map(({ outcome }) => outcome)) === String(outcomes) ? all : null;
+      });
+    /** Plans it for an instant; a change wakes the Scheduler. */
+    const plan = async (instant: string) => {
+      await next();
+      await sql("update data.agent_routines set next_run_at = $2 where id = $1", [id, instant]);
+      await must(call("PATCH", at, { description: instant }), 200);
+    };
+    return { ...started, id, at, next, occurrences, become, plan };
+  }
+
+  it("makes a run at its instant, once, which says what it is of", async () => {
+    const { id, call, next, plan, become } = await aRoutine({ ...week, timezone: "Asia/Kolkata" });
+    // On the half hour, as they count hours there.
+    expect((await next()).slice(14, 19)).toBe("30:00");
+    await plan(hoursAgo(0));
+    const all = await until("it has fired", async () => {
+      const { data } = await must(call("GET", `/api/v1/agent_routines/${id}/occurrences`), 200);
+      return data.some(({ outcome }: any) => outcome === "fired") ? data : null;
+    });
+    const fired = all.find(({ outcome }: any) => outcome === "fired");
+    expect(fired).toMatchObject({ routine: id, schedule: null, session: null });
+    const run = await must(call("GET", `/api/v1/agent_routines/runs/${fired.run}`), 200);
+    expect(run).toMatchObject({ routine: id, event_id: null, payload: { schedule: routine.schedule } });
+    expect(Date.parse(run.payload.planned_at)).toBe(Date.parse(fired.planned_at));
+    const runs = await sql("select from data.agent_routine_runs where routine_id = $1 and planned_at = $2", [
+      id,
+      fired.planned_at,
+    ]);
+    expect(runs).toHaveLength(1);
+    expect(await become(...all.map(({ outcome }: any) => outcome).toReversed())).toHaveLength(all.length);
+  });
+
+  it("comes on from its activation, and not while it is paused", async () => {
+    const { id, at, call, next } = await aRoutine();
+    expect(await next()).toBe(hoursAgo(-1));
+    await must(call("POST", `${at}/pause`), 200);
+    const planned = "select next_run_at, due_at from data.agent_routines where id = $1";
+    expect(await sql(planned, [id])).toEqual([{ next_run_at: null, due_at: null }]);
+    expect((await must(call("GET", `${at}/upcoming`), 200)).data).toEqual([]);
+    for (const [verb, body] of [
+      ["run", {}],
+      ["backfill", { from: hoursAgo(2), to: hoursAgo(1) }],
+    ] as const) {
+      const { status, body: refusal } = await call("POST", `${at}/${verb}`, body);
+      expect([status, refusal.error.code]).toEqual([422, "not_active"]);
+    }
+    await must(call("POST", `${at}/activate`), 200);
+    expect(await next()).toBe(hoursAgo(-1));
+    const { data } = await must(call("GET", `${at}/upcoming?count=2`), 200);
+    expect(instants(data)).toEqual([hoursAgo(-1), hoursAgo(-2)]);
+  });
+
+  it("has its policies in event_config: 422 on what is none", async () => {
+    const { at, call } = await aRoutine();
+    for (const [name, value] of Object.entries({
+      overlap: "sometimes",
+      catchup: 1,
+      jitter_seconds: 3601,
+      catchup_window_seconds: 9,
+    })) {
+      const event_config = { "schedule.cron": { [name]: value } };
+      expect([name, (await call("PATCH", at, { event_config })).status]).toEqual([name, 422]);
+    }
+  });
+
+  it("fills in what lies between two instants", async () => {
+    const { at, call } = await aRoutine(week, { script: "1" });
+    const range = { from: hoursAgo(2), to: hoursAgo(1), overlap: "allow_all" };
+    const { data } = await must(call("POST", `${at}/backfill`, range), 200);
+    expect(instants(data)).toEqual([hoursAgo(2), hoursAgo(1)]);
+    expect(data.map(({ outcome, run }: any) => [outcome, Boolean(run)])).toEqual(Array(2).fill(["backfilled", true]));
   });
 });
 

@@ -27,15 +27,15 @@ async function signs(main: string): Promise<boolean> {
  */
 const MOST: Record<string, number> = {
   ...{
-    root: 145,
-    all: 770,
-    agents: 225,
-    routines: 170,
-    configs: 225,
+    root: 155,
+    all: 830,
+    agents: 235,
+    routines: 245,
+    configs: 245,
     ai: 430,
     sessions: 130,
     events: 130,
-    objects: 670,
+    objects: 740,
   },
 };
 const MOST_OF_OTHERS = 118;

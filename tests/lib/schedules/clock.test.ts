@@ -1,6 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { isTimeZone, nextOccurrence, parseCron, shortestInterval } from "../../../lib/schedules/clock.ts";
+import {
+  isTimeZone,
+  jitterOf,
+  localAt,
+  nextOccurrence,
+  parseCron,
+  shortestInterval,
+} from "../../../lib/schedules/clock.ts";
 
 const MINUTE = 60_000;
 const DAY = 86_400_000;
@@ -102,6 +109,7 @@ describe("a wall time", () => {
 
 const zones = [
   ...["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu", "UTC"],
+  ...["America/Santiago", "Pacific/Chatham", "Africa/Cairo", "Asia/Beirut", "America/Havana", "Atlantic/Azores"],
 ];
 /** Days from which each zone is looked at: those of the clock's changes in 2026 among them. */
 const starts = [
@@ -113,6 +121,10 @@ const starts = [
   "2026-10-03",
   "2026-10-24",
   "2026-10-31",
+  "2026-09-05",
+  "2026-09-26",
+  "2026-04-23",
+  "2026-10-28",
 ];
 const DAYS = 4;
 
@@ -169,11 +181,10 @@ const patterns = fc
       const at = new Date(wall);
       return minute.has(at.getUTCMinutes()) && hour.has(at.getUTCHours()) && isOn(at);
     };
-    const everyHour = Array.from({ length: 24 }, (_, h) => hour.has(h)).every(Boolean);
     return {
       text: [minute, hour, date, { text: month }, weekday].map(({ text }) => text).join(" "),
       matches,
-      everyHour,
+      everyHour: hour.text === "*",
     };
   });
 
@@ -212,6 +223,41 @@ describe("the next occurrence", () => {
       for (const zone of zones) nextOccurrence(cron, zone, Date.parse("2096-03-01T00:00Z") + i * DAY);
     }
     expect((performance.now() - begun) / (50 * zones.length)).toBeLessThan(20);
+  });
+});
+
+describe("every hour by its number", () => {
+  it("is wall times, and no beat: what is skipped comes when the clock is put forward, what is repeated once", () => {
+    for (const hours of ["0-23", "*/1"]) {
+      expect(following(3, `30 ${hours} * * *`, "Europe/Berlin", "2026-03-29T00:00Z")).toEqual([
+        ...["2026-03-29T00:30Z", "2026-03-29T01:00Z", "2026-03-29T01:30Z"],
+      ]);
+      expect(following(2, `30 ${hours} * * *`, "Europe/Berlin", "2026-10-25T00:00Z")).toEqual([
+        ...["2026-10-25T00:30Z", "2026-10-25T02:30Z"],
+      ]);
+    }
+  });
+});
+
+describe("what a clock shows", () => {
+  it.each([
+    ["2026-01-31T08:00Z", "Europe/Berlin", "2026-01-31T09:00:00+01:00"],
+    ["2026-10-03T15:30Z", "Australia/Lord_Howe", "2026-10-04T02:30:00+11:00"],
+    ["2026-01-31T08:00Z", "UTC", "2026-01-31T08:00:00+00:00"],
+  ])("at %s in %s is %s", (at, zone, shown) => expect(localAt(Date.parse(at), zone)).toBe(shown));
+});
+
+describe("jitter", () => {
+  it("is whole seconds within its bound, the same for the same, and spreads both ids and instants", () => {
+    const ids = Array.from({ length: 1000 }, (_, i) => `asc_${String(i).padStart(22, "0")}`);
+    for (const seen of [ids.map((id) => jitterOf(id, DAY, 59)), ids.map((_, i) => jitterOf(ids[0]!, i * MINUTE, 59))]) {
+      expect(seen.every((ms) => ms % 1000 === 0 && ms >= 0 && ms <= 59_000)).toBe(true);
+      // Of a thousand, some 17 fall on each of 60 seconds.
+      const counts = Array.from({ length: 60 }, (_, s) => seen.filter((ms) => ms === s * 1000).length);
+      expect(Math.min(...counts)).toBeGreaterThan(0);
+      expect(Math.max(...counts)).toBeLessThan(60);
+    }
+    expect(jitterOf(ids[0]!, DAY, 0)).toBe(0);
   });
 });
 

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Effect } from "../../../lib/db/schema.ts";
+import { computeScript } from "../../../lib/scripts/compute.ts";
 import type { Outbound, ToolAsk } from "../../../lib/tools/calls.ts";
 import { callScript, type ScriptWorld } from "../../../lib/tools/script.ts";
-import { anAsk, aServer, open } from "./support.ts";
+import { anAsk, aServer, computer, open } from "./support.ts";
 
 const SECRET = "a-secret-of-the-agent";
 
@@ -23,9 +24,16 @@ beforeEach(() => {
 });
 
 const platform: ScriptWorld["platform"] = async ({ name }) => (name === "agents.get" ? { ok: { name: "Ada" } } : null);
-const call = (source: string, ask: ToolAsk, effect: Effect = "once", scripts: Record<string, string> = {}) =>
+const call = (
+  source: string,
+  ask: ToolAsk,
+  effect: Effect = "once",
+  scripts: Record<string, string> = {},
+  COMPUTE: unknown = computer(),
+) =>
   callScript(source, effect, ask, {
     ...open,
+    run: (source, options) => computeScript({ COMPUTE }, "a place", source, options),
     env: { KEY: SECRET },
     viewer: { agent: "agi_1" },
     platform,
@@ -95,6 +103,30 @@ describe("a script of a tool", () => {
       const before = [0, 1, 1, 2][known]!;
       expect(server.asked.slice(Math.min(known, 1)).map(({ body }) => body)).toEqual(bodies.slice(before));
     }
+  });
+
+  it("goes on from its ledger when the Worker that it computes in ends in the middle", async () => {
+    const whole = await call(twoPosts(), anAsk().ask);
+    server.asked.length = 0;
+    const { ask, ledger } = anAsk();
+    const dying = {
+      run: async (...[place, source, given, outside]: Parameters<ReturnType<typeof computer>["run"]>) => {
+        const dead = new Promise<never>((_, reject) => {
+          const { run } = computer(async (n, one) => {
+            if (n < 2) return outside.call(n, one);
+            reject(new Error("the Worker is gone"));
+            return new Promise<never>(() => {});
+          });
+          void run(place, source, given, outside);
+        });
+        return dead;
+      },
+    };
+    await expect(call(twoPosts(), ask, "once", {}, dying)).rejects.toThrow("the Worker is gone");
+    const again = anAsk({}, { attempt: 2, outbound: ledger.filter(({ answer }) => answer) });
+    again.ledger.push(...ledger);
+    expect(await call(twoPosts(), again.ask)).toEqual(whole);
+    expect(server.asked).toHaveLength(2);
   });
 
   const begun = (ledger: Outbound[], n: number) => [

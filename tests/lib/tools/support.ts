@@ -1,5 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { edgeWorld, runScript } from "../../../lib/script/index.ts";
+import type { Given, Outside } from "../../../lib/scripts/compute.ts";
 import type { Outbound, ToolAsk } from "../../../lib/tools/calls.ts";
 import { masker } from "../../../lib/tools/mask.ts";
 
@@ -56,3 +58,15 @@ export function anAsk(args: Record<string, unknown> = {}, more: Partial<ToolAsk>
   };
   return { ask, ledger };
 }
+
+/** The Worker that scripts compute in, in this process: nothing but copies passes. `call` stands for what leaves it. */
+export const computer = (call: Outside["call"] | null = null) => ({
+  run: async (_place: string, source: string, given: Given, outside: Outside) => {
+    const leaves: Outside["call"] = async (n, one) => structuredClone(await outside.call(n, structuredClone(one)));
+    const rest = async () => {
+      if (!(await outside.goesOn())) throw new Error("the script was ended");
+    };
+    const world = { ...edgeWorld(open), rest, call: call ?? leaves };
+    return structuredClone(await runScript(source, { ...structuredClone(given), world, scripts: outside.script }));
+  },
+});

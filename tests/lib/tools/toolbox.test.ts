@@ -17,7 +17,7 @@ import { createTool } from "../../../lib/tools/queries.ts";
 import type { CreateTool } from "../../../lib/tools/schema.ts";
 import { MAX_RESULT, pinAgent, Toolbox } from "../../../lib/tools/toolbox.ts";
 import { ownSystem } from "../../harness/own.ts";
-import { anAsk, aServer } from "./support.ts";
+import { anAsk, aServer, computer } from "./support.ts";
 
 const SECRET = "a-secret/of the agent";
 
@@ -77,7 +77,7 @@ async function toolboxOf(of: Id<"agent">, more: object = {}) {
   const pinned = (await pinAgent(db, of))!;
   const secrets = await readSecrets(db, own.root, of);
   const toolbox = new Toolbox(pinned, {
-    ...{ db, env: { ALLOW_LOOPBACK: "127.0.0.1" } as never, user: null, secrets: () => secrets },
+    ...{ db, env: { ALLOW_LOOPBACK: "127.0.0.1", COMPUTE: computer() } as never, user: null, secrets: () => secrets },
     place: { app, org: null },
     ...more,
   });
@@ -241,7 +241,7 @@ describe("a call", () => {
     const gone = () => {
       throw new Error("the database is gone");
     };
-    const world = { env: {} as never, user: null, secrets: () => ({}), place: { app, org: null } };
+    const world = { env: { COMPUTE: computer() } as never, user: null, secrets: () => ({}), place: { app, org: null } };
     const broken = new Toolbox(pinned, { ...world, db: new Proxy(db, { get: gone }) });
     await expect(broken.call(tool, anAsk().ask)).rejects.toThrow("the database is gone");
   });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Json } from "../../../lib/script/index.ts";
-import { ADDRESS, evaluate } from "../../../lib/workflows/evaluate.ts";
+import { evaluate } from "../../../lib/workflows/evaluate.ts";
+import { ADDRESS } from "../../../lib/workflows/program.ts";
 
 const scope = { name: "Ann", n: 2, list: ["x", "y"], none: null, template: "{{ env.KEY }}", path: "../admin" };
 const env = { KEY: "s3cret" };
