@@ -29,7 +29,8 @@ const MAX_WAIT_MS = 20_000;
 const MOST_OWED = 50;
 const NO_ARGUMENT = /^(evaluate|wait)$/;
 
-const gone: Refused = { refused: { status: 409, code: "not_waiting", message: "The run is over." } };
+/** Of a run that has asked nothing yet. */
+const gone: Refused = { refused: { status: 404, code: "not_found", message: "There is no such command." } };
 
 export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof Rpc.DurableObjectBranded> {
   /** Those that are not over, or of which somebody was told lately. */

@@ -247,11 +247,21 @@ export class Run {
   #waitingFor(id: string, outcome: Command["outcome"], word: string) {
     const ledger = this.#ledgers.get(id);
     const command = commandOf(this.#state, id);
-    if (!ledger && !this.isOver) return { refusal: refused(404, "not_found", "There is no such command.") };
+    if (!ledger && !this.#hasAsked(id)) return { refusal: refused(404, "not_found", "There is no such command.") };
     if (!ledger || command?.outcome !== outcome) {
       return { refusal: refused(409, "not_waiting", `The command doesn't wait for ${word}.`) };
     }
     return { ledger, command };
+  }
+
+  /** Whether a command is the run's, however long ago that was over. */
+  #hasAsked(id: string): boolean {
+    for (let after = 0; ; ) {
+      const frames = this.#journal.after(after) as RunFrame[];
+      if (!frames.length) return false;
+      if (frames.some((frame) => "command" in frame && frame.command === id)) return true;
+      after = frames.at(-1)!.sequence;
+    }
   }
 
   /** A session that works for it has ended, or may have. */

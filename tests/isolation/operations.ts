@@ -150,7 +150,8 @@ const pendingInstallation = child("agent_installation", "agent_installations", (
 }));
 const aSource = ({ word }: Place) => ({ type: "web/link", payload: { url: `https://${word}.example/` } });
 const anInvocable = (name: string) => ({
-  ...{ name, handler_type: "script", script: "1", event_type: "agentroutine.invoked", status: "active" },
+  ...{ name, handler_type: "chain", event_type: "agentroutine.invoked", status: "active" },
+  steps: [1, 2].map((n) => ({ handler_type: "script", script: `${n}` })),
 });
 
 const anOccurrence = (of: "schedule" | "routine") =>

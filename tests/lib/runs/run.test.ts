@@ -149,6 +149,9 @@ describe("a run", () => {
     const stage = aStage({ program: asking(asks), send: () => ({ later: true, until: null }) });
     const { run, go } = await ran(stage);
     run.cancel();
+    const [{ command }] = of(stage.frames(), "command.called");
+    expect(run.resolve(command, { outcome: "retry", by })).toMatchObject({ refused: { status: 409 } });
+    expect(run.resolve("tcl_other", { outcome: "retry", by })).toMatchObject({ refused: { status: 404 } });
     expect(run.view()).toMatchObject({ status: "cancelled", worker_status: "cancelled", result: null });
     expect(stage.left).toHaveLength(1);
     const frames = stage.frames();
