@@ -4,6 +4,7 @@ import { evaluate } from "./evaluate.ts";
 import { graphProgram } from "./graph.ts";
 import type { Ask, AskKind, Outcome } from "./program.ts";
 import { type Graph, type GraphFinding, readGraph } from "./read.ts";
+import { waitUntil } from "./wait.ts";
 
 /** Of all records together, in characters of JSON: what comes then is told without its output. */
 const MAX_RECORDED = 1_000_000;
@@ -61,11 +62,13 @@ export async function tryGraph(
     const outcome = await whileGoing(ended, async () => {
       const args = await evaluate(ask.template, ask.scope, { env });
       const hand = can[ask.kind];
-      return hand ? hand(args, ask) : { waits: args };
+      if (hand) return hand(args, ask);
+      const until = ask.kind === "wait" ? new Date(waitUntil(args, Date.now())).toISOString() : null;
+      return { waits: { arguments: args, until } };
     }).catch((error): Outcome => ({ error: String(error instanceof Error ? error.message : error) }));
     if ("waits" in outcome) {
       const { node: node_id, key, kind } = ask;
-      return tried("waiting", { next: node_id, wait: { kind, node_id, key, arguments: outcome.waits } });
+      return tried("waiting", { next: node_id, wait: { kind, node_id, key, ...outcome.waits } });
     }
     if ("error" in outcome) record("node_failed", ask, { error: outcome.error });
     else {

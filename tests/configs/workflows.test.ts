@@ -199,6 +199,7 @@ describe("POST /api/v1/workflows/run", () => {
   it.each([
     ["approval", { kind: "WorkflowApproval", message: "Pay {{ $.n }}?" }, { message: "Pay 1?", input: { n: 1 } }],
     ["wait", { kind: "WorkflowWait", seconds: "{{ $.n * 60 }}" }, { seconds: 60 }],
+    ["llm", { kind: "WorkflowLlmCall", prompt: "Say {{ $.n }}" }, { prompt: "Say 1", max_tokens: 4096 }],
     [
       "work",
       { kind: "WorkflowEmbedAgent", participant: "clerk", instructions: "Do {{ $.n }}" },
@@ -212,6 +213,16 @@ describe("POST /api/v1/workflows/run", () => {
       nextNodeId: "a",
       wait: { kind, node_id: "a", key: "a", arguments: asked },
     });
+  });
+
+  it("says until when it would wait, and fails for a time that is none", async () => {
+    const { acme, as } = await anApp();
+    const wait = async (seconds: number) =>
+      run(as(acme), { node: { type: "wait", seconds: "{{ $.seconds }}" }, payload: { seconds } });
+    const begun = Date.now();
+    const { until } = (await wait(60)).body.wait;
+    expect(Math.abs(Date.parse(until) - begun - 60_000)).toBeLessThan(30_000);
+    expect((await wait(-1)).body.detail).toBe("node: seconds must be a number from 0 to 31536000");
   });
 
   it("runs a node alone, and says where it would go on", async () => {

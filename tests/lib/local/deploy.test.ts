@@ -45,7 +45,7 @@ it("says which groups there are to one that asks for another", async () => {
   const { code, said } = await deploy(ROOT, "nobody");
   expect([code, said]).toEqual([
     1,
-    expect.stringContaining("wrangler.toml has no [env.nobody]. Its groups are objects, root, "),
+    expect.stringContaining("wrangler.toml has no [env.nobody]. Its groups are compute, objects, root, "),
   ]);
 });
 
