@@ -4,7 +4,7 @@ import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { openCursor, paginateByCursor } from "../../lib/paging.ts";
-import { claimWorkItem, listWorkItems } from "../../lib/work-items/queries.ts";
+import { claimWorkItem, listWorkItemsOf } from "../../lib/work-items/queries.ts";
 import { claimBody, listWorkItemsQuery, toWorkItem, workItemClaim, workItemList } from "../../lib/work-items/schema.ts";
 
 const workItems = router();
@@ -20,7 +20,7 @@ workItems.get(
     const query = c.req.valid("query");
     const cursors = { limit: query.limit, before_cursor: query.after_cursor };
     const page = await openCursor(c.env.ROOT_SECRETS, `work_items of ${agent}`, c.var.db.tenant, cursors);
-    const rows = await listWorkItems(c.var.db, [agent], query, page);
+    const rows = await listWorkItemsOf(c.var.db, agent, query, page);
     const { data, has_more, before_cursor } = await paginateByCursor(page, rows, toWorkItem);
     return c.var.answer({ data, has_more, before_cursor: null, after_cursor: before_cursor });
   },

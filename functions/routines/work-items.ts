@@ -30,7 +30,7 @@ workItems.get(
     const query = c.req.valid("query");
     const cursors = { limit: query.limit, before_cursor: query.after_cursor };
     const page = await openCursor(c.env.ROOT_SECRETS, "work_items", c.var.db.tenant, cursors);
-    const rows = await listWorkItems(c.var.db, undefined, query, page);
+    const rows = await listWorkItems(c.var.db, query, page);
     const { data, has_more, before_cursor } = await paginateByCursor(page, rows, toWorkItem);
     return c.var.answer({ data, has_more, before_cursor: null, after_cursor: before_cursor });
   },

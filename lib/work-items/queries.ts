@@ -2,23 +2,31 @@ import { type RawBuilder, sql } from "kysely";
 import { listChildrenOf, reachChild, telling } from "../agents/children.ts";
 import { reachAgent } from "../agents/queries.ts";
 import { sha256 } from "../auth/keys.ts";
-import { mustHold } from "../db/statements.ts";
+import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { refused } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import type { Claim, ListWorkItems, WorkItemRow } from "./schema.ts";
 
-/** Those of these agents, or of all, that the viewer may read: see `listChildrenOf`. */
-export const listWorkItems = (
+const ofRun = (items: Rows<"work_items">, { execution }: ListWorkItems) =>
+  execution === undefined ? items : items.where("run_id", "=", execution);
+
+/** Those of all agents that the viewer may read: see `listChildrenOf`. */
+export const listWorkItems = (db: TenantDb, query: ListWorkItems, page: CursorPage): Promise<WorkItemRow[]> =>
+  listChildrenOf(db, "work_item", undefined, page, { narrow: (items) => ofRun(items, query) });
+
+/** Those of the agent that an address names. */
+export function listWorkItemsOf(
   db: TenantDb,
-  agents: string[] | undefined,
-  { execution }: ListWorkItems,
+  agent: string,
+  query: ListWorkItems,
   page: CursorPage,
-): Promise<WorkItemRow[]> =>
-  listChildrenOf(db, "work_item", agents, page, {
-    narrow: (items) => (execution === undefined ? items : items.where("run_id", "=", execution)),
-  });
+): Promise<WorkItemRow[]> {
+  const above = reachAgent(db, agent, "read");
+  const items = above.db.selectFrom("work_items").where("agent_id", "in", above.rows.select("id"));
+  return above.db.pageByCursor(ofRun(items, query), page);
+}
 
 /** As it is kept: whoever reads the table can't act for who has the item. */
 const hashOf = (lease_owner: string) => sha256(lease_owner);

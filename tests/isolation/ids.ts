@@ -106,10 +106,14 @@ async function givesWhatIsOwn(operation: Operation, { places, live, changes }: S
   }
 }
 
-/** What an operation changed, with what a session that it has set going wrote down after the answer. */
+/** What sets something going that writes down more after the answer: sessions, runs, what the clock starts. */
+const SETS_GOING =
+  /^\/api\/v1\/agent_sessions|^\/api\/v1\/(agent_routines|agents)\/.*\/(invoke|retry|run|backfill|cancel|activate|approve|deny|resolve)$/;
+
+/** What an operation changed, with what it has set going. */
 async function changesBy({ path }: Operation, waits: boolean, changes: Stage["changes"]): Promise<Change[]> {
   const all = await changes();
-  while (waits && path.startsWith("/api/v1/agent_sessions")) {
+  while (waits && SETS_GOING.test(path)) {
     await new Promise((resolve) => setTimeout(resolve, 300));
     const more = await changes();
     if (!more.length) break;

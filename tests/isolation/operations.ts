@@ -156,13 +156,17 @@ const anInvocable = (name: string) => ({
 
 const anOccurrence = (of: "schedule" | "routine") =>
   `insert into data.occurrences (app_id, sandbox_id, org_id, agent_id, id, ${of}_id, planned_at, outcome, overlap)
-   select app_id, sandbox_id, org_id, agent_id, $2, id, '2026-01-01', 'missed', 'skip' from data.agent_${of}s where id = $1`;
-/** One that has an occurrence, and a session that goes on: what is started beside that is skipped. */
+   select app_id, sandbox_id, org_id, agent_id, $2, id, $3, 'missed', 'skip' from data.agent_${of}s where id = $1`;
+/** Two, so that a page has another one. */
+async function addOccurrences(place: Place, of: "schedule" | "routine", id: string): Promise<void> {
+  for (const day of ["2026-01-01", "2026-01-02"]) await place.sql(anOccurrence(of), [id, newId("occurrence"), day]);
+}
+/** One that has occurrences, and a session that goes on: what is started beside that is skipped. */
 const aSchedule: Maker = {
   kind: "agent_schedule",
   make: async (place, made, by) => {
     const id = await child("agent_schedule", "schedules", ({ word }) => daily(word)).make(place, made, by);
-    await place.sql(anOccurrence("schedule"), [id, newId("occurrence")]);
+    await addOccurrences(place, "schedule", id);
     await place.sql(
       `insert into data.agent_sessions (app_id, sandbox_id, org_id, agent_id, schedule_id, id, trajectory_id, instructions,
          max_turns, max_tokens, max_runs_per_turn, start_idle, on_idle, status, look_at)
@@ -180,7 +184,7 @@ const aRoutine: Maker = {
     const body = ({ word }: Place) => ({ ...anInvocable(word), schedule: "0 9 * * *" });
     const id = await child("agent_routine", "agent_routines", body).make(place, made, by);
     await found(place, "select id from data.agent_routines where id = $1 and next_run_at is not null", id);
-    await place.sql(anOccurrence("routine"), [id, newId("occurrence")]);
+    await addOccurrences(place, "routine", id);
     await place.sql(
       `insert into data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, routine_id, id, planned_at, status, look_at)
        select app_id, sandbox_id, org_id, agent_id, id, $2, '2026-01-01', 'running', null from data.agent_routines where id = $1`,
