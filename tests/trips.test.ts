@@ -11,9 +11,7 @@ let asUser: Call;
 
 beforeAll(async () => {
   own = await ownSystem();
-  const harness = (file: string) => resolve(import.meta.dirname, "harness", file);
-  // What goes on without a request isn't counted.
-  const alias = { "sweep.ts": harness("no-sweep.ts"), "events/remote.ts": harness("no-dispatch.ts") };
+  const alias = { "sweep.ts": resolve(import.meta.dirname, "harness/no-sweep.ts") };
   const base = await own.start([await newSigningKey("one")], [newRoot()], { alias });
   const { app_id, secret_key } = await own.newApp();
   asDeveloper = caller(bearer(secret_key), base);

@@ -16,6 +16,7 @@ import {
   sourceStates,
   subscriptionStatuses,
   toolStatuses,
+  workItemStatuses,
 } from "../db/schema.ts";
 import { map, stamp } from "../http/valid.ts";
 import { type Kind, kinds, type Published, published } from "../kinds.ts";
@@ -116,6 +117,7 @@ const states = {
   event_subscription: subscriptionStatuses,
   installation_source: sourceStates,
   org: orgStatuses,
+  work_item: workItemStatuses,
 } as const satisfies Partial<Record<Kind, readonly string[]>>;
 type Stateful = keyof typeof states;
 type StateEvent = { [K in Stateful]: `${K}.${(typeof states)[K][number]}` }[Stateful];

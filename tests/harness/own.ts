@@ -55,7 +55,7 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
     ...database,
     run: (role, queries, options) => {
       // What objects do, they do in their own time.
-      if (!queries.some(({ query }) => query.includes("app.enter_object"))) requestTrips++;
+      if (!queries.some(({ query }) => /app\.enter_object.* as org_status/.test(query))) requestTrips++;
       return database.run(role, queries, options);
     },
   };

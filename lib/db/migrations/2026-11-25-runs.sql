@@ -72,26 +72,3 @@ begin
     returning r.*;
 end $$;
 grant execute on function app.claim_behind_runs to agentry_api;
-
--- A slice of the runs that are over and that their app keeps no longer, each with what it has asked of the world.
-create function app.sweep_runs(most bigint) returns bigint
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-  deleted bigint := 0;
-  n bigint;
-  one record;
-begin
-  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
-        days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as oldest
-      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
-    exit when deleted >= most;
-    -- A run has some ten calls, which go with it.
-    delete from data.agent_routine_runs where ctid = any (array(
-      select ctid from data.agent_routine_runs r
-       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'arr_' || one.oldest
-         and r.status not in ('pending', 'running') limit ceil((most - deleted) / 10.0)));
-    get diagnostics n = row_count;
-    deleted := deleted + 10 * n;
-  end loop;
-  return deleted;
-end $$;

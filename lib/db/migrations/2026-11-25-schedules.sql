@@ -119,8 +119,8 @@ grant execute on function app.due_places to agentry_api;
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
 -- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
--- agent that has ended, entries of the feed, calls of models, events and occurrences when their app keeps them no longer. Whoever
--- calls it, and however often, deletes nothing else.
+-- agent that has ended, entries of the feed, calls of models, events, occurrences and runs when their app keeps them no
+-- longer. Whoever calls it, and however often, deletes nothing else.
 create or replace function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -161,27 +161,39 @@ begin
     end;
   end loop;
 
-  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
-        days => coalesce((a.settings -> 'activity_retention_days')::integer, 400))) as oldest,
-      app.id_at(now() - make_interval(
-        days => coalesce((a.settings #> '{retention_days,events}')::integer, 30))) as oldest_event
-      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
+  -- Each app says for how long; only places that have something older are looked at.
+  for one in with kept as materialized (
+      select a.id as app_id, app.id_at(now() - make_interval(days => coalesce((a.settings -> 'activity_retention_days')::integer, 400))) as entry,
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,events}')::integer, 30))) as event,
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,occurrences}')::integer, 30))) as occurrence,
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as run
+      from data.apps a)
+    select k.*, t.sandbox_id from kept k join data.tenants t on t.app_id = k.app_id and t.org_id = '-'
+     where exists (select from data.activity_feed_entries e
+         where e.app_id = t.app_id and e.sandbox_id = t.sandbox_id and e.id < 'afe_' || k.entry)
+       or exists (select from data.model_calls c
+         where c.app_id = t.app_id and c.sandbox_id = t.sandbox_id and c.id < 'mcl_' || k.entry)
+       or exists (select from data.events e where e.app_id = t.app_id and e.sandbox_id = t.sandbox_id and e.id < 'evt_' || k.event)
+       or exists (select from data.occurrences o
+         where o.app_id = t.app_id and o.sandbox_id = t.sandbox_id and o.id < 'occ_' || k.occurrence)
+       or exists (select from data.agent_routine_runs r
+         where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and r.id < 'arr_' || k.run) loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
-       where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id and e.id < 'afe_' || one.oldest limit most - deleted));
+       where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id and e.id < 'afe_' || one.entry limit most - deleted));
     get diagnostics n = row_count;
     deleted := deleted + n;
     delete from data.model_calls where ctid = any (array(
       select ctid from data.model_calls c
-       where c.app_id = one.app_id and c.sandbox_id = one.sandbox_id and c.id < 'mcl_' || one.oldest limit most - deleted));
+       where c.app_id = one.app_id and c.sandbox_id = one.sandbox_id and c.id < 'mcl_' || one.entry limit most - deleted));
     get diagnostics n = row_count;
     deleted := deleted + n;
     -- What is gone of an org's events, its head says: whoever pulls them is told of a gap.
     with past as (
       delete from data.events where ctid = any (array(
         select ctid from data.events e where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id
-          and e.id < 'evt_' || one.oldest_event and e.sequence is not null limit most - deleted))
+          and e.id < 'evt_' || one.event and e.sequence is not null limit most - deleted))
       returning org_id, sequence
     ), told as (
       update data.event_heads h set expired = greatest(h.expired, p.through)
@@ -190,17 +202,18 @@ begin
     )
     select count(*) into n from past;
     deleted := deleted + n;
-  end loop;
-
-  for one in select t.app_id, t.sandbox_id, app.id_at(now() - make_interval(
-        days => coalesce((a.settings -> 'retention_days' -> 'occurrences')::integer, 30))) as oldest
-      from data.tenants t join data.apps a on a.id = t.app_id where t.org_id = '-' loop
-    exit when deleted >= most;
     delete from data.occurrences where ctid = any (array(
       select ctid from data.occurrences o
-       where o.app_id = one.app_id and o.sandbox_id = one.sandbox_id and o.id < 'occ_' || one.oldest limit most - deleted));
+       where o.app_id = one.app_id and o.sandbox_id = one.sandbox_id and o.id < 'occ_' || one.occurrence limit most - deleted));
     get diagnostics n = row_count;
     deleted := deleted + n;
+    -- A run has some ten calls, which go with it.
+    delete from data.agent_routine_runs where ctid = any (array(
+      select ctid from data.agent_routine_runs r
+       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'arr_' || one.run
+         and r.status not in ('pending', 'running') limit ceil(greatest(0, most - deleted) / 10.0)));
+    get diagnostics n = row_count;
+    deleted := deleted + 10 * n;
   end loop;
-  return deleted + app.sweep_runs(most - deleted);
+  return deleted;
 end $$;
