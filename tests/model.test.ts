@@ -39,7 +39,7 @@ const CASES = [
   ...["patch tool 422", "activate tool 409", "activate tool 422", "create skill 422", "create skill limit"],
   ...["create envVar 422", "create computer 409", "create computer limit", "refresh computer 422"],
   ...["create routine 409", "create routine 422", "create routine limit", "patch routine 422", "pause routine 422"],
-  ...["create run 200", "create run again", "create run 422", "create schedule 422", "create schedule limit"],
+  ...["create run 200", "create run 422", "create schedule 422", "create schedule limit"],
   ...["patch schedule 422", "pause schedule 422", "resume schedule 422", "create installation 409"],
   ...["create installation limit", "activate installation 422", "pause installation 422", "suspend installation 422"],
   ...["activate tool from disabled", "deactivate tool from active", "activate skill from inactive"],

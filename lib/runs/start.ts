@@ -156,9 +156,9 @@ export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | n
 async function look(db: TenantDb) {
   const runs = db.selectFrom("agent_routine_runs");
   const policy = sql`(${db.valueOf("agent_routines", "event_config", sql.ref("routine_id"))} -> event_name)`;
-  // What the clock starts its Scheduler has judged already.
-  const overlap = sql<Overlap>`case when event_name = ${CRON_EVENT} then 'allow_all'
-    else coalesce(${policy} ->> 'overlap', 'allow_all') end`;
+  // What the clock starts its Scheduler has judged already; whom it takes the place of ends here.
+  const overlap = sql<Overlap>`case when event_name <> ${CRON_EVENT} then coalesce(${policy} ->> 'overlap', 'allow_all')
+    when payload ->> 'overlap' = 'cancel_other' then 'cancel_other' else 'allow_all' end`;
   const open = runs.where("status", "in", ["pending", "running"]);
   const nth = sql<number>`row_number() over (partition by agent_id order by id)`;
   const waiting = open.where("status", "=", "pending").where("admitted_at", "is", null);
@@ -206,9 +206,11 @@ async function settle(
       .where("status", "=", "pending")
       .where("admitted_at", "is", null);
   const over = { worker_status: "cancelled", completed_at: sql`now()`, look_at: null };
-  // Told of a row as it was before.
+  // Told of a row as it was before. What has begun tells of its own end.
   const ends = [skipped, cancelled].flatMap((ids, i) =>
-    ids.flatMap((id) => Object.entries(ending(db, found.find((run) => run.id === id)!, i ? "cancelled" : "skipped"))),
+    found
+      .filter(({ id }) => ids.includes(id))
+      .flatMap((run) => Object.entries(ending(db, run, i ? "cancelled" : "skipped"))),
   );
   const stopping = db.selectFrom("agent_routine_runs").selectAll().where("admitted_at", "is not", null);
   const done = await db.batch({

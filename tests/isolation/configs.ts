@@ -25,8 +25,11 @@ const meant: Record<string, { kind: keyof typeof contents; beside?: object }> = 
   "POST /api/v1/agents/{agent}/agent_tools parameters_config": { kind: "Script" },
   "PATCH /api/v1/agent_tools/{tool} config": { kind: "Script" },
   "PATCH /api/v1/agent_tools/{tool} parameters_config": { kind: "Script" },
-  "POST /api/v1/agents/{agent}/agent_routines config": { kind: "Script", beside: { handler_type: "script" } },
-  "PATCH /api/v1/agent_routines/{routine} config": { kind: "Script", beside: { handler_type: "script" } },
+  "POST /api/v1/agents/{agent}/agent_routines config": {
+    kind: "Script",
+    beside: { handler_type: "script", steps: null },
+  },
+  "PATCH /api/v1/agent_routines/{routine} config": { kind: "Script", beside: { handler_type: "script", steps: null } },
   "POST /api/v1/config parent_solution": { kind: "Solution" },
   "PATCH /api/v1/config/{config} parent_solution": { kind: "Solution" },
   "PUT /api/v1/config/{config} parent_solution": { kind: "Solution" },

@@ -74,6 +74,12 @@ export function variantsOf(operation: Operation, credential: Credential, { place
       change("malformed", `${names} ${value.slice(0, 30)}`, Object.fromEntries(names.map((name) => [name, value]))),
     ),
   ]);
+  // Who is refused before a row is looked at can't tell one from another: each route tries it with some, all routes with all.
+  if (isRefusedBefore(operation, credential)) {
+    const some = operation.name.length;
+    const absent = change("absent", String(parameters), pick(parameters, ABSENT));
+    return [change("own", "row", {}), absent, ...[foreign, malformed].flatMap((all) => all[some % all.length] ?? [])];
+  }
   return [
     change("own", "row", {}),
     ...foreign,

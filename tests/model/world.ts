@@ -428,7 +428,7 @@ export class World {
         },
       };
     }
-    if (kind === "run") return this.#invoke(key, step);
+    if (kind === "run") return this.#invoke(step);
     if (kind === "source") {
       const under = this.#pick("installation", a);
       if (!under) return;
@@ -584,23 +584,20 @@ export class World {
     };
   }
 
-  /** A run of a routine that is active and may be invoked: under one key, one. */
-  #invoke(key: string | null, { a }: Step): Act | undefined {
+  /** A run of a routine that is active and may be invoked. It goes its own way from there. */
+  #invoke({ a }: Step): Act | undefined {
     const canStart = ({ view }: Row) => view.status === "active" && view.event_type === INVOKED;
     const able = this.#of("routine").filter((row) => row.alive && canStart(row));
     const routine = a % 4 ? pick(able, a) : this.#pick("routine", a);
     if (!routine) return;
     const can = canStart(routine);
-    const same = key && this.#of("run").find((run) => run.key === key && run.form === routine.id);
     return {
       ...{ method: "POST", path: `/api/v1/agent_routines/${routine.id}/invoke`, success: 200 },
-      body: { message: "Go", ...(key && { idempotency_key: key }) },
-      faults: [routine.alive ? !can && !same && 422 : 404],
+      body: { message: "Go" },
+      faults: [routine.alive ? !can && 422 : 404],
       makes: ({ body }) => {
-        const view = { status: "pending", routine: routine.id };
-        if (same) this.#note("create run again");
-        if (same) expect(body.id).toBe(same.id);
-        else this.#add(body.id, { kind: "run", key, agent: routine.agent, form: routine.id, view });
+        const view = { routine: routine.id };
+        this.#add(body.id, { kind: "run", agent: routine.agent, form: routine.id, view });
       },
     };
   }

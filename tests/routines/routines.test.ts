@@ -481,21 +481,30 @@ describe("the SDK", () => {
       PlatformClient.withSecretKey(secret_key, system.base),
       PlatformClient.withToken(publishable_key, access_token, system.base),
     ]) {
-      const made = await client.agents.agentRoutines(agent.id, { ...aTask, event_type: "agentroutine.invoked" });
+      const made = await client.agents.agentRoutines(agent.id, {
+        ...{ name: "one", handler_type: "script", script: "{ said: $.message }", event_type: "agentroutine.invoked" },
+      });
       expect((await client.agent_routines.list({ agent: [agent.id] })).data).toContainEqual(made);
       expect(await client.agent_routines.get(made.id)).toEqual(made);
       expect(await client.agent_routines.update(made.id, { description: "d" })).toMatchObject({ description: "d" });
       expect(await client.agent_routines.activate(made.id)).toMatchObject({ status: "active" });
       expect((await client.agent_routines.presets()).length).toBe(4);
       const run = await client.agent_routines.invoke(made.id, { message: "Go.", idempotency_key: "one" });
-      expect(await client.agent_routines.agent_routine_runs.get(run.id)).toEqual(run);
-      expect((await client.agent_routines.runs(made.id)).data).toEqual([run]);
-      expect((await client.agent_routine_runs.list({ agent: [agent.id], status: "pending" })).data).toContainEqual(run);
-      expect(await client.agent_routines.agent_routine_runs.journal(run.id)).toMatchObject({ data: [], journal: null });
-      await sql("update data.agent_routine_runs set status = 'completed' where id = $1", [run.id]);
       const events: any[] = [];
       for await (const event of await client.agent_routine_runs.stream(run.id)) events.push(event);
-      expect(events.length).toBe(1);
+      expect(events.at(-1)).toMatchObject({ data: { id: run.id, status: "completed", result: { said: "Go." } } });
+      const done = await client.agent_routines.agent_routine_runs.get(run.id);
+      expect(done).toMatchObject({ id: run.id, status: "completed" });
+      const lists = async () => [
+        ...[(await client.agent_routines.runs(made.id)).data],
+        ...[(await client.agent_routine_runs.list({ agent: [agent.id], status: "completed" })).data],
+      ];
+      // Lists hear of it a little later than the run itself.
+      await expect
+        .poll(async () => (await lists()).every((runs: any) => runs?.some(({ id }: any) => id === run.id)))
+        .toBe(true);
+      const { data, journal } = await client.agent_routines.agent_routine_runs.journal(run.id);
+      expect([data.length, journal?.status]).toEqual([journal?.current_sequence, "completed"]);
       expect(await client.agent_routines.pause(made.id)).toMatchObject({ status: "paused" });
       await client.agent_routines.delete(made.id);
       await expect(client.agent_routines.get(made.id)).rejects.toMatchObject({ status: 404 });

@@ -48,10 +48,12 @@ describe("a run", () => {
     const done = await run({ handler_type: "script", script: "unknown_name" });
     expect(done).toMatchObject({ status: "failed", worker: { status: "discarded" } });
     expect(done.result.error).toMatch(/script/i);
-    const feed = await must(call("GET", `/api/v1/activity_feed?agent[]=${done.agent}`), 200);
-    expect(feed.data.map(({ kind, level, correlation_id }: any) => [kind, level, correlation_id])).toContainEqual([
-      ...["routine_run", "error", done.id],
-    ]);
+    // The feed hears of it a little later than the run itself.
+    const told = async () => {
+      const feed = await must(call("GET", `/api/v1/activity_feed?agent[]=${done.agent}`), 200);
+      return feed.data.map(({ kind, level, correlation_id }: any) => [kind, level, correlation_id]);
+    };
+    await expect.poll(told, { timeout: 10_000 }).toContainEqual(["routine_run", "error", done.id]);
   });
 
   it("keeps a result that is no object as value", async () => {
@@ -282,12 +284,12 @@ describe("a workflow graph", () => {
     nodes,
     data,
   });
-  const start = async (nodes: object[], data?: object[]) => {
+  const start = async (nodes: object[], data?: object[], fields: object = {}) => {
     const it = await stage();
     const raw_content = JSON.stringify(graph(nodes, data));
     const body = { kind: "WorkflowGraph", mime_type: "application/json", raw_content };
     const { id } = await must(it.call("POST", "/api/v1/config", body), 201);
-    return { ...it, made: await it.routine({ handler_type: "workflow_graph", config: id }) };
+    return { ...it, made: await it.routine({ handler_type: "workflow_graph", config: id, ...fields }) };
   };
 
   it("goes its nodes' way, waits a while, and asks a person, who has seen what is asked", async () => {
@@ -314,6 +316,21 @@ describe("a workflow graph", () => {
     expect((await call("POST", at, { arguments_hash: "another" })).status).toBe(409);
     await must(call("POST", at, { arguments_hash }), 200);
     expect((await becomes(id, "completed")).result).toEqual({ said: "Go.Go." });
+  });
+
+  it("that its schedule starts anew ends the run before, where the routine says so", async () => {
+    const nodes = [
+      { kind: "WorkflowTrigger", id: "t", on_success: "w" },
+      { kind: "WorkflowWait", id: "w", seconds: 3600 },
+    ];
+    const event_config = { "schedule.cron": { overlap: "cancel_other" } };
+    const { call, made, becomes } = await start(nodes, [], { schedule: "0 9 * * *", event_config });
+    const again = async () => (await must(call("POST", `/api/v1/agent_routines/${made.id}/run`, {}), 200)).run;
+    const first = await again();
+    await becomes(first, "running");
+    const second = await again();
+    expect((await becomes(first, "cancelled")).worker.status).toBe("cancelled");
+    await becomes(second, "running");
   });
 
   it("publishes an event of the app's own, once, as the doing of its routine", async () => {

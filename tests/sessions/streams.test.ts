@@ -330,7 +330,7 @@ describe("what the cron does for sessions", () => {
       201,
     );
     await must(app.asDeveloper("DELETE", `${developer(app.app)}/orgs/${org.id}`), 204);
-    expect((await erasures()).map(({ id }) => id)).toEqual([one, two, three]);
+    expect((await erasures()).map(({ id }) => id)).toEqual([one, two, actor.id, three, agent]);
     await stage.own.fireCrons();
     await until("they are erased", async () => (await erasures()).length === 0 || null, 10_000);
   });
