@@ -857,6 +857,8 @@ create table data.agent_routines (
   -- Of an active one that has a schedule; null until the Scheduler has said it. When that is due, by its jitter.
   next_run_at     timestamptz,
   due_at          timestamptz,
+  -- Null unless it is active: what happened before starts nothing.
+  active_since    timestamptz,
   handler_type    text not null check (handler_type in ('workflow_graph', 'script', 'preset', 'chain')),
   config_id       text collate "C",
   -- The kind that its config must be of; what is neither a graph nor a script has none.
@@ -924,6 +926,7 @@ create function app.plan_routine() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare cron jsonb := coalesce(new.event_config -> 'schedule.cron', '{}');
 begin
+  new.active_since := case when new.status = 'active' then coalesce(new.active_since, now()) end;
   if new.status <> 'active' or new.schedule is null then
     new.next_run_at := null;
     new.due_at := null;

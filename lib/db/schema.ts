@@ -301,6 +301,7 @@ export interface Database {
     /** The Scheduler says it; null until it has. */
     next_run_at: ColumnType<string | null, never, string | null>;
     due_at: GeneratedAlways<string | null>;
+    active_since: GeneratedAlways<string | null>;
     handler_type: (typeof handlerTypes)[number];
     config_id: Id<"config"> | null;
     config_kind: GeneratedAlways<string | null>;

@@ -6,8 +6,11 @@ import { isMap } from "../http/valid.ts";
 export const MAX_CAUSES = 8;
 export const DEDUPE_WINDOW_S = 86_400;
 
-type Event = Pick<Row<"events">, "name" | "payload" | "readers" | "causes">;
-type Routine = Pick<Row<"agent_routines">, "id" | "agent_id" | "user_id" | "event_type" | "event_config">;
+type Event = Pick<Row<"events">, "name" | "payload" | "readers" | "causes" | "created_at">;
+type Routine = Pick<
+  Row<"agent_routines">,
+  "id" | "agent_id" | "user_id" | "event_type" | "event_config" | "active_since"
+>;
 /** What of an event starts a routine: the fields of `event_config` by the event's name. */
 type Trigger = {
   filters?: Record<string, unknown> | null;
@@ -21,7 +24,7 @@ export type Firing = { dedupe_key: string | null; dedupe_window_s: number; reaso
 /** How the event starts the routine; null where it doesn't. `user_id` is a co-owner who is still there. */
 export function firing(event: Event, routine: Routine): Firing | null {
   const trigger = triggerOf(event, routine);
-  if (!trigger) return null;
+  if (!trigger || !isAfter(event.created_at, routine.active_since)) return null;
   const { filters, dedupe_key_path, dedupe_window_seconds, allow_self } = trigger;
   if (!mayRead(event, routine) || !matches(filters ?? {}, event.payload)) return null;
   if (event.causes.includes(routine.id) && !allow_self) return null;
@@ -32,6 +35,9 @@ export function firing(event: Event, routine: Routine): Firing | null {
     reason: event.causes.length >= MAX_CAUSES ? "loop" : null,
   };
 }
+
+/** Of moments as the driver gives them: the shorter has its last digits left out. An org's cursor may stand far back. */
+const isAfter = (moment: string, other: string | null) => other !== null && moment.slice(0, -1) > other.slice(0, -1);
 
 function triggerOf({ name }: Event, { event_type, event_config }: Routine): Trigger | null {
   if (event_config && Object.hasOwn(event_config, name)) return (event_config[name] ?? {}) as Trigger;

@@ -1,6 +1,6 @@
 import { PlatformClient } from "@archastro/sdk";
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, type Call, developer, must, system } from "../harness/index.ts";
+import { anAgent, anApp, type Call, must, system } from "../harness/index.ts";
 
 const trigger = { kind: "WorkflowTrigger", id: "start", on_success: "a" };
 const script = (id: string, source: string, on_success?: string) => ({
@@ -16,21 +16,15 @@ const RUN = "/api/v1/workflows/run";
 
 describe("the SDK", () => {
   it("reads the sample, validates it and runs it, and sees what it would have published", async () => {
-    const { acme, owners, app, secret_key, publishable_key } = await anApp();
-    const backend = PlatformClient.withSecretKey(secret_key, system.base);
-    const minted = await (backend as any).http.request(`${developer(app)}/users/${owners[acme]}/tokens`, {
-      ...{ method: "POST", body: { scopes: ["workflows:*", "configs:*"] } },
-    });
-    const client = PlatformClient.withToken(publishable_key, minted.access_token, system.base);
+    const { acme, owners, publishable_key, aToken, as } = await anApp();
+    const { access_token } = await aToken(owners[acme]!);
+    const client = PlatformClient.withToken(publishable_key, access_token, system.base);
     const { content, mimeType } = await client.workflows.sample.list();
     expect(mimeType).toMatch(/^application\/x-yaml/);
     const raw_content = new TextDecoder().decode(content);
     const config = { kind: "WorkflowGraph", lookup_key: "late", mime_type: "application/yaml", raw_content };
-    const { id } = await client.config.create(config as any);
-    const read = await (client as any).http.request(
-      `/api/v1/config/${id}/content?format=json&inject_protected_fields=false`,
-      { method: "GET" },
-    );
+    const { id } = await client.config.create(config);
+    const read = await must(as(acme)("GET", `/api/v1/config/${id}/content?format=json`), 200);
     expect(await client.workflows.graph.validate({ graph: read })).toEqual({
       ok: true,
       valid: true,

@@ -184,6 +184,20 @@ describe("events", () => {
     expect((await becomes(run.id, "completed")).result).toEqual({ value: "A-1" });
   });
 
+  it("that happened before a routine was active start none", async () => {
+    const { routine, call, becomes } = await stage();
+    await happen(call, "custom.order", { order: "before" });
+    const made = await routine({ event_type: "custom.order", handler_type: "script", script: "$.order" });
+    await must(call("POST", `/api/v1/agent_routines/${made.id}/pause`), 200);
+    await happen(call, "custom.order", { order: "meanwhile" });
+    await must(call("POST", `/api/v1/agent_routines/${made.id}/activate`), 200);
+    await happen(call, "custom.order", { order: "after" });
+    const runs = async () => (await must(call("GET", `/api/v1/agent_routines/${made.id}/runs`), 200)).data;
+    await expect.poll(async () => (await runs()).length, { timeout: 10_000 }).toBe(1);
+    const [run] = await runs();
+    expect((await becomes(run.id, "completed")).result).toEqual({ value: "after" });
+  });
+
   /** A routine that an event starts, and what becomes of the runs that these payloads start. */
   async function started(fields: object, payloads: object[], agentFields: object = {}) {
     const it = await stage(agentFields);

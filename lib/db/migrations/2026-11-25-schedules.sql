@@ -26,7 +26,8 @@ create trigger at_most_in_org after insert on data.agent_schedules referencing n
 
 alter table data.agent_routines
   add column next_run_at timestamptz,
-  add column due_at timestamptz;
+  add column due_at timestamptz,
+  add column active_since timestamptz;
 create index agent_routines_due_at_idx on data.agent_routines (due_at) where due_at is not null;
 create index agent_routines_place_idx on data.agent_routines (app_id, sandbox_id, org_id, due_at) where due_at is not null;
 
@@ -36,6 +37,7 @@ create function app.plan_routine() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare cron jsonb := coalesce(new.event_config -> 'schedule.cron', '{}');
 begin
+  new.active_since := case when new.status = 'active' then coalesce(new.active_since, now()) end;
   if new.status <> 'active' or new.schedule is null then
     new.next_run_at := null;
     new.due_at := null;
@@ -51,8 +53,8 @@ begin
 end $$;
 create trigger plan before insert or update of status, schedule, event_config, next_run_at on data.agent_routines
   for each row execute function app.plan_routine();
--- Those that are active have never been planned: they come from now on.
-update data.agent_routines set due_at = now() where status = 'active' and schedule is not null;
+-- Those that are active have never been planned, nor reacted to anything: they do from now on.
+update data.agent_routines set due_at = case when schedule is not null then now() end, active_since = now() where status = 'active';
 
 -- Occurrences: what a schedule, or a routine's, was planned for, and what came of it. Links to what they are of, and to
 -- what they began, are no foreign keys: those may be gone.

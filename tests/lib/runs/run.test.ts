@@ -1,12 +1,16 @@
 /** A run at work, in this process: what it does step by step, and that no crash between two steps shows. */
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { RunFrame } from "../../../lib/runs/frames.ts";
 import { isTerminal } from "../../../lib/runs/loop.ts";
 import { chainProgram, taskProgram } from "../../../lib/runs/programs.ts";
+import type { Step } from "../../../lib/workflows/program.ts";
 import { anAsk, aStage, asking, Crash, ran } from "./stage.ts";
 
 const by = { type: "user", id: "usr" } as const;
-const of = (frames: { type: string }[], type: string) => frames.filter((frame) => frame.type === type) as any[];
+const of = <T extends RunFrame["type"]>(frames: RunFrame[], type: T) =>
+  frames.filter((frame): frame is Extract<RunFrame, { type: T }> => frame.type === type);
+const firstOf = (step: Step) => (step.do === "ask" ? step.asks[0]! : expect.fail(`it is to ${step.do}`));
 
 describe("a run", () => {
   it("sends what its program asks for, written down before, and completes with what that comes to", async () => {
@@ -82,7 +86,7 @@ describe("a run", () => {
       const stage = aStage({ program, send: (_, nth) => (nth === 1 ? { unknown: true } : { ok: "a done" }) });
       const { run, go } = await ran(stage);
       expect([run.status, run.view().status]).toEqual(["waiting", "running"]);
-      const [{ command }] = of(stage.frames(), "command.unknown");
+      const { command } = of(stage.frames(), "command.unknown")[0]!;
       expect(run.resolve("tcl_other", { outcome: "retry", by })).toMatchObject({ refused: { status: 404 } });
       run.resolve(command, outcome === "happened" ? { outcome, result: "it did", by } : { outcome, by });
       expect(run.resolve(command, { outcome: "retry", by })).toMatchObject({ refused: { status: 409 } });
@@ -94,7 +98,7 @@ describe("a run", () => {
   it("asks for an approval by the hash of what is looked at, once, and tells its program who decided what", async () => {
     const stage = aStage({ program: asking([anAsk("a", { kind: "approval", template: { message: "Pay?" } })]) });
     const { run, go } = await ran(stage);
-    const [{ command, arguments_hash }] = of(stage.frames(), "command.requested");
+    const { command, arguments_hash } = of(stage.frames(), "command.requested")[0]!;
     expect([run.status, stage.sent]).toEqual(["waiting", []]);
     const decision = { approved: true, arguments_hash, note: "fine", by };
     expect(run.decide(command, { ...decision, arguments_hash: "other" })).toMatchObject({ refused: { status: 409 } });
@@ -149,7 +153,7 @@ describe("a run", () => {
     const stage = aStage({ program: asking(asks), send: () => ({ later: true, until: null }) });
     const { run, go } = await ran(stage);
     run.cancel();
-    const [{ command }] = of(stage.frames(), "command.called");
+    const { command } = of(stage.frames(), "command.called")[0]!;
     expect(run.resolve(command, { outcome: "retry", by })).toMatchObject({ refused: { status: 409 } });
     expect(run.resolve("tcl_other", { outcome: "retry", by })).toMatchObject({ refused: { status: 404 } });
     expect(run.view()).toMatchObject({ status: "cancelled", worker_status: "cancelled", result: null });
@@ -260,7 +264,7 @@ it("goes on where its command's turn comes in another process than the one that 
   const one = stage.process();
   one.run.begin();
   await expect(one.go()).rejects.toThrow(Crash);
-  const [{ command }] = of(stage.frames(), "command.called");
+  const { command } = of(stage.frames(), "command.called")[0]!;
   const wakes: number[] = [];
   const next = stage.process(undefined, { runAt: (instant) => void wakes.push(instant) });
   await next.run.runCommand(command);
@@ -329,8 +333,8 @@ describe("programs", () => {
     const stage = aStage({ program, send: () => wrong });
     const { run } = await ran(stage);
     expect(run.view()).toMatchObject({ status: "failed", result: wrong });
-    expect(of(stage.frames(), "command.requested").map((frame) => frame.arguments.repair)).toEqual([
-      ...[null, "no title", "no title"],
+    expect(of(stage.frames(), "command.requested").map((frame) => frame.arguments)).toMatchObject([
+      ...[null, "no title", "no title"].map((repair) => ({ repair })),
     ]);
     const mended = aStage({ program, send: (_, nth) => (nth < 3 ? wrong : { ok: { output: "x" } }) });
     expect((await ran(mended)).run.view().status).toBe("completed");
@@ -342,10 +346,10 @@ describe("programs", () => {
       { ...script, ...step, output_key: "b", inputs: { mine: "a", whole: "trigger" }, on_error: "retry" },
     ]);
     let state = chain.begin({ n: 1 });
-    const [first] = (chain.next(state) as any).asks;
+    const first = firstOf(chain.next(state));
     expect([first.attempts, first.scope]).toEqual([1, { trigger: { n: 1 }, inputs: {} }]);
     state = chain.take(state, first.key, { ok: "one" });
-    const [second] = (chain.next(state) as any).asks;
+    const second = firstOf(chain.next(state));
     expect([second.attempts, second.scope]).toEqual([
       ...[3, { trigger: { n: 1 }, inputs: { a: "one", mine: "one", whole: { n: 1 } } }],
     ]);

@@ -14,7 +14,12 @@ const condition = (id: string, on_true: string | null, on_false: string | null) 
 const each = (id: string, body: string, on_success: string | null = null) => ({
   ...{ kind: "WorkflowForEach", id, items: "$", body, on_success },
 });
-const graph = (...nodes: object[]) => ({ kind: "WorkflowGraph", version: 1, start_node: (nodes[0] as any)?.id, nodes });
+const graph = (...nodes: Record<string, unknown>[]) => ({
+  kind: "WorkflowGraph",
+  version: 1,
+  start_node: nodes[0]?.id,
+  nodes,
+});
 const said = (value: unknown) =>
   readGraph(value).findings.map(({ severity, code, node, pointer }) => [severity, code, node, pointer].join(" "));
 
