@@ -3,6 +3,7 @@ import { type Asked, allow, type Credential, openDb } from "../../lib/auth/allow
 import { bytesOf, utf8 } from "../../lib/configs/content.ts";
 import { scriptNamed } from "../../lib/configs/queries.ts";
 import { ApiError, invalid, notFound } from "../../lib/errors.ts";
+import { typeOf } from "../../lib/events/catalogue.ts";
 import { egressOf } from "../../lib/http/egress.ts";
 import { inTurn, runs } from "../../lib/http/gate.ts";
 import { gives, givesBytes, givesText } from "../../lib/http/gives.ts";
@@ -13,7 +14,6 @@ import { valid } from "../../lib/http/valid.ts";
 import { edgeWorld, type Json, runScript, validateScript } from "../../lib/script/index.ts";
 import { output, validation } from "../../lib/scripts/schema.ts";
 import { eyesOf, identify, type Opens, worldOf } from "../../lib/scripts/world.ts";
-import { sampleOf } from "../../lib/workflows/events.ts";
 import { sendRequest } from "../../lib/workflows/http.ts";
 import { nodeKindOf, nodeKinds, toNodeType } from "../../lib/workflows/nodes.ts";
 import { commandList, SAMPLE, workflowLlmText } from "../../lib/workflows/prompt.ts";
@@ -54,9 +54,9 @@ workflows.get(
   gives(200, eventSample, 404),
   async (c) => {
     await c.var.db.enter();
-    const sample = sampleOf(c.req.param("name"));
-    if (!sample) throw notFound("address");
-    return c.var.answer({ sample });
+    const type = typeOf(c.req.param("name"));
+    if (!type) throw notFound("event");
+    return c.var.answer({ sample: type.sample as Record<string, unknown> });
   },
 );
 

@@ -60,6 +60,9 @@ describe("the SDK", () => {
     expect(commands.map(({ id }: any) => id)).not.toContain("condition");
     const { sample } = await must(as(acme)("GET", "/api/v1/workflows/events/schedule.cron/sample"), 200);
     expect(sample).toHaveProperty("planned_at");
+    const type = await must(as(acme)("GET", "/api/v1/event_types/agent_session.completed"), 200);
+    const same = await must(as(acme)("GET", "/api/v1/workflows/events/agent_session.completed/sample"), 200);
+    expect(same).toEqual({ sample: type.sample });
     for (const absent of [
       "events/nothing.happened/sample",
       "events/constructor/sample",
