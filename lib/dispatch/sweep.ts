@@ -1,7 +1,8 @@
 import type { Bindings } from "../env.ts";
 import { dispatcherOf } from "../events/remote.ts";
+import { forEach } from "../objects/each.ts";
 import type { Place } from "../objects/stub.ts";
-import { askSweep, forEach, inBatches } from "../objects/sweep.ts";
+import { askSweep, inBatches } from "../objects/sweep.ts";
 
 /** Wakes the Dispatchers of places where events wait, though nobody who listens may be there to have woken them. */
 export const wakeDispatchers = (env: Bindings): Promise<void> =>

@@ -181,6 +181,8 @@ export const catalogue: ReadonlyMap<string, EventType> = new Map<string, EventTy
   ].sort(([a], [b]) => (a < b ? -1 : 1)),
 );
 
+/** Of a payload, in bytes of JSON. */
+export const MAX_PAYLOAD = 32_768;
 /** A name may be so long. */
 export const MAX_NAME = 100;
 const rest = /^[a-z0-9][a-z0-9_.-]*$/;

@@ -3,10 +3,9 @@ import * as v from "valibot";
 import { type Row, real } from "../db/schema.ts";
 import { idOf, isWithin, list, map, nullable, stamp, text } from "../http/valid.ts";
 import { positive } from "../paging.ts";
-import { catalogue, type EventType, MAX_NAME, typeOf } from "./catalogue.ts";
+import { catalogue, type EventType, MAX_NAME, MAX_PAYLOAD, typeOf } from "./catalogue.ts";
 
 const MAX_PAGE = 500;
-const MAX_PAYLOAD = 32 * 1024;
 
 /** The exact name of an event that there is. */
 export const eventName = v.pipe(

@@ -7,7 +7,6 @@ import type { Bindings } from "../env.ts";
 /** A turn asks so many objects of each kind, a batch at a time: a Worker may ask a thousand, and a row may be long. */
 const MOST = 400;
 const BATCH = 100;
-const AT_ONCE = 16;
 
 /** Batch after batch, until one isn't full; each answers how many it had. */
 export async function inBatches(batch: (most: number) => Promise<number>): Promise<void> {
@@ -19,23 +18,4 @@ export async function askSweep<Row>(env: Bindings, statement: string, argument: 
   const tag = await mac(env.ROOT_SECRETS, "objects.sweep", "door");
   const [found] = await connect(env.DATABASE_URL)([CompiledQuery.raw(statement, [tag, argument])], "write");
   return found!.rows as Row[];
-}
-
-/** So many at once. Each fails alone; back come those that didn't. */
-export async function forEach<Row extends object>(rows: Row[], run: (row: Row) => Promise<void>): Promise<Row[]> {
-  const left = rows.values();
-  const done: Row[] = [];
-  const work = async () => {
-    for (const row of left) {
-      try {
-        await run(row);
-        done.push(row);
-      } catch (error) {
-        const { org_id, id } = row as { org_id?: string; id?: string };
-        console.error(JSON.stringify({ sweep: id ?? org_id, error: String(error) }));
-      }
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-  return done;
 }

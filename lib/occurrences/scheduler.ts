@@ -1,5 +1,6 @@
 /** A tenant's Scheduler: starts what is due there, and what was waiting for another to end. */
 import { wakeDispatcher } from "../events/remote.ts";
+import { forEach } from "../objects/each.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import type { SchedulerRemote } from "../schedules/remote.ts";
 import { type SessionRow, sessionOf } from "../sessions/remote.ts";
@@ -7,8 +8,6 @@ import { claim, type Found, look, MOST_DUE, openOf, unbegun, type Work } from ".
 import { judge } from "./judge.ts";
 import type { Scheduled } from "./rule.ts";
 
-/** So many sessions are asked to begin, or to end, at once. */
-const AT_ONCE = 16;
 /** Should it end between what it has written and what it starts, it looks after that much later. */
 const LOOK_AGAIN_MS = 3_000;
 const SOON_MS = 20;
@@ -50,7 +49,7 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
       const work = judge(found, Date.now(), this.orgStatus === "suspended");
       if (!isMuch(work)) break;
       if (work.ends.length) {
-        await each(await openOf(this.db, work.ends), (row) => sessionOf(this.env, row).cancel(row));
+        await forEach(await openOf(this.db, work.ends), (row) => sessionOf(this.env, row).cancel(row));
       }
       this.due("start", Date.now() + LOOK_AGAIN_MS);
       const { sessions, runs } = await claim(this.db, work);
@@ -68,7 +67,7 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
   async #start(): Promise<void> {
     // Those of which none is left in memory the database has.
     const rows = this.#begun.length ? this.#begun.splice(0) : await unbegun(this.db, MOST_BEGUN);
-    await each(rows, (row) => sessionOf(this.env, row).view(row));
+    await forEach(rows, (row) => sessionOf(this.env, row).view(row));
     if (rows.length) this.due("start", Date.now() + LOOK_AGAIN_MS);
   }
 }
@@ -77,14 +76,3 @@ const isFull = ({ agent_schedule, agent_routine }: Found) =>
   agent_schedule.length === MOST_DUE || agent_routine.length === MOST_DUE;
 const isMuch = (work: Record<Scheduled, Work>) =>
   [work.agent_schedule, work.agent_routine].some(({ moves, settled }) => moves.length || settled.length);
-
-/** A few at a time. One that can't be reached is left to the sweep. */
-async function each(rows: SessionRow[], ask: (row: SessionRow) => Promise<unknown>): Promise<void> {
-  const left = rows.values();
-  const work = async () => {
-    for (const row of left) {
-      await ask(row).catch((error) => console.error(JSON.stringify({ session: row.id, scheduler: String(error) })));
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-}

@@ -1,6 +1,7 @@
 import type { Bindings } from "../env.ts";
+import { forEach } from "../objects/each.ts";
 import type { Place } from "../objects/stub.ts";
-import { askSweep, forEach } from "../objects/sweep.ts";
+import { askSweep } from "../objects/sweep.ts";
 import { wakeScheduler } from "../schedules/remote.ts";
 
 /** Places of a turn: a Worker may ask a thousand objects. */

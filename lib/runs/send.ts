@@ -4,6 +4,7 @@ import { readersOf, telling } from "../agents/children.ts";
 import { scriptNamed } from "../configs/queries.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { type Bindings, modelsOf } from "../env.ts";
+import { MAX_PAYLOAD, typeOf } from "../events/catalogue.ts";
 import { emitting } from "../events/emit.ts";
 import { egressOf } from "../http/egress.ts";
 import { isMap, isWithin } from "../http/valid.ts";
@@ -30,9 +31,6 @@ import type { Came, Sending } from "./run.ts";
 
 /** Of what a session is told of an event, in characters. */
 const MAX_TOLD = 20_000;
-/** Of an event that a run publishes, in bytes of JSON. */
-const MAX_PAYLOAD = 32_768;
-const CUSTOM = /^custom(\.[a-z0-9_]{1,60}){1,4}$/;
 const MAX_TOKENS = 4096;
 
 /** What is around a run's commands. */
@@ -345,7 +343,8 @@ function waitFor({ arguments: given, begun_at }: Sending): Came {
 /** Publishes an event of the org's own, once however often it is sent: its id is the command's. */
 async function emit({ db }: RunWorld, row: RunRow, pinned: PinnedRoutine, { id, ...command }: Sending): Promise<Came> {
   const { name, payload } = fieldsOf(command.arguments);
-  if (!CUSTOM.test(String(name))) return { error: "its name is not one of the app's own: custom. and a name" };
+  if (typeOf(String(name))?.name !== "custom.*" || String(name).endsWith("*"))
+    return { error: "its name is not one of the app's own: custom. and a name" };
   const said = isMap(payload) ? payload : { value: payload };
   if (!isWithin(JSON.stringify(said), MAX_PAYLOAD)) return { error: `its payload has more than ${MAX_PAYLOAD} bytes` };
   const run = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", row.id);

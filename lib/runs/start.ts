@@ -6,6 +6,7 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
 import { newId } from "../ids.ts";
 import { jsonHash } from "../model/index.ts";
+import { forEach } from "../objects/each.ts";
 import { quotasOf } from "../quotas.ts";
 import { wholeAcl } from "../routines/queries.ts";
 import { CRON_EVENT } from "../routines/schema.ts";
@@ -25,8 +26,6 @@ const ROUNDS = 20;
 /** Of a key, in characters. */
 const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
-/** Objects that are told of a run at once. */
-const AT_ONCE = 16;
 
 /** Makes the runs that these numbered events start, each (routine, event) once. May run twice. */
 export async function startRuns(db: TenantDb, events: readonly Row<"events">[]): Promise<void> {
@@ -235,15 +234,4 @@ function ending(db: TenantDb, run: Told, status: "skipped" | "cancelled") {
     [`${run.id} turns`]: turning(db, run, status, before),
     [`${run.id} entry`]: entry(db, entryOf(status, run.name ?? "its routine"), before),
   };
-}
-
-/** So many at once. One that can't be told is found again. */
-async function forEach(rows: readonly RunRow[], tell: (row: RunRow) => Promise<unknown>): Promise<void> {
-  const left = rows.values();
-  const work = async () => {
-    for (const row of left) {
-      await tell(row).catch((error) => console.error(JSON.stringify({ run: row.id, error: String(error) })));
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
 }

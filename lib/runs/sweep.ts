@@ -1,6 +1,7 @@
 import type { Bindings } from "../env.ts";
 import { dispatcherOf } from "../events/remote.ts";
-import { askSweep, forEach, inBatches } from "../objects/sweep.ts";
+import { forEach } from "../objects/each.ts";
+import { askSweep, inBatches } from "../objects/sweep.ts";
 import { type RunRow, runsOf } from "./remote.ts";
 
 /** Wakes whoever is behind with a run: its object, or, of one that waits for room, who gives that. */

@@ -1,5 +1,6 @@
 import type { Bindings } from "../env.ts";
-import { askSweep, forEach, inBatches } from "../objects/sweep.ts";
+import { forEach } from "../objects/each.ts";
+import { askSweep, inBatches } from "../objects/sweep.ts";
 import { type SessionRow, sessionOf } from "./remote.ts";
 
 /** Wakes the objects of sessions that are behind: each finds what there is to do. */
