@@ -248,7 +248,7 @@ export const nodeKinds: readonly NodeKind[] = [
     label: "Embed agent",
     category: "Agents",
     description: "Hands work to an agent, and gives what that submits.",
-    docs: "It is a work item: a session of that agent does it, or, with `worker: external`, whoever claims it.",
+    docs: "It is a work item: a session of that agent does it, or, with `worker: external`, whoever claims it. Runs can't hand any over yet: they fail here, `not_available`.",
     fields: {
       participant: field(
         "string",
@@ -273,7 +273,7 @@ export const nodeKinds: readonly NodeKind[] = [
     label: "Wait",
     category: "Flow",
     description: "Waits for a time, an instant or an event: up to a year.",
-    docs: "Exactly one of `seconds`, `until` and `event`. After a time `$` is handed on; an event is what the node gives, and null when none came in time.",
+    docs: "Exactly one of `seconds`, `until` and `event`. After a time `$` is handed on; an event is what the node gives, and null when none came in time. Runs can't wait for events yet: they fail here, `not_available`.",
     fields: {
       seconds: field("number", "Seconds", v.nullish(seconds(0), null), "So long.", true),
       until: field("string", "Until", v.nullish(code, null), "An instant, ISO 8601.", true),
