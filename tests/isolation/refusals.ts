@@ -80,15 +80,15 @@ export function variantsOf(operation: Operation, credential: Credential, { place
     const absent = change("absent", String(parameters), pick(parameters, ABSENT));
     return [change("own", "row", {}), absent, ...[foreign, malformed].flatMap((all) => all[some % all.length] ?? [])];
   }
-  return [
+  const rows = [
     change("own", "row", {}),
     ...foreign,
     ...sets.map((names) => change("absent", String(names), pick(names, ABSENT))),
-    ...malformed,
-    ...(isDeployed && (isThorough || !credential.user)
-      ? parameters.map((name) => change("empty", name, { [name]: "" }))
-      : []),
   ];
+  // What is no id comes no further than the router, whatever stands behind it.
+  if (!isDeployed) return rows;
+  const empty = isThorough || !credential.user ? parameters : [];
+  return [...rows, ...malformed, ...empty.map((name) => change("empty", name, { [name]: "" }))];
 }
 
 const isDevelopers = ({ permission }: Operation) => permission!.startsWith("developer:");
