@@ -34,7 +34,7 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
   const coOwner = db.valueOf("users", "id", sql.ref("agent_routines.user_id"));
   const routines = await db
     .selectFrom("agent_routines")
-    .select(["id", "agent_id", "name", "event_type", "event_config", "active_since", coOwner.as("user_id")])
+    .select(["id", "agent_id", "name", "event_type", "event_config", "heard_since", coOwner.as("user_id")])
     .where("status", "=", "active")
     .where(sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`)
     .execute();

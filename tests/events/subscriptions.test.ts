@@ -96,6 +96,22 @@ describe("a queue", () => {
     expect((await must(admin("GET", at(subscription)), 200)).available_count).toBe(2);
   });
 
+  it("hears of a name what came behind its being named, whatever the clock says, also handed on again", async () => {
+    const { acme, owner, subscription } = await withOrders(0);
+    await must(owner("PATCH", at(subscription), { event_names: ["custom.other"] }), 200);
+    await tell(owner, 1);
+    await must(owner("PATCH", at(subscription), { event_names: ["custom.order", "custom.other"] }), 200);
+    await tell(owner, 2);
+    await tell(owner, 3, { name: "custom.other" });
+    await queued(owner, subscription, 2);
+    const other = await aSubscription(owner);
+    await sql("update data.events set created_at = now() + interval '1 hour' where org_id = $1", [acme]);
+    await sql("update data.event_heads set delivered = 0 where org_id = $1", [acme]);
+    await tell(owner, 4);
+    expect(numbers(await queued(owner, subscription, 3))).toEqual([2, 3, 4]);
+    expect(numbers(await queued(owner, other, 1))).toEqual([4]);
+  });
+
   it("is nobody else's: not a colleague's, not an admin's; the app's key sees all, and nobody the key's", async () => {
     const { acme, as, asDeveloper } = await anApp();
     const [member, owner] = [as(acme, { role: "member" }), as(acme)];

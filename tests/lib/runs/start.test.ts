@@ -6,15 +6,14 @@ import { quotas } from "../../../lib/quotas.ts";
 import { admit, type Running, type Waiting } from "../../../lib/runs/admit.ts";
 import { firing, MAX_CAUSES, matches, valueAt } from "../../../lib/runs/match.ts";
 
-const at = "2026-01-02T03:04:05.67Z";
 type Fired = Parameters<typeof firing>;
 const event = (fields: object = {}): Fired[0] => ({
-  ...{ name: "custom.a", payload: { a: { b: 1 } }, readers: null, causes: [], created_at: at },
+  ...{ name: "custom.a", payload: { a: { b: 1 } }, readers: null, causes: [], position: 7 },
   ...fields,
 });
 const routine = (trigger: object | null = {}, fields: object = {}): Fired[1] => ({
   ...{ id: "arn_1" as Fired[1]["id"], agent_id: "agi_1" as Fired[1]["agent_id"], user_id: null, event_type: null },
-  active_since: "2026-01-02T03:04:05Z",
+  heard_since: { "custom.a": 6 },
   ...{ event_config: trigger && { "custom.a": trigger }, ...fields },
 });
 
@@ -29,10 +28,9 @@ describe("an event", () => {
     ["whose filters don't hold", event(), routine({ filters: { "a.b": 2 } }), null],
     ["one of whose filters doesn't hold", event(), routine({ filters: { "a.b": 1, "a.c": 1 } }), null],
     ["without what a filter names, which is null", event(), routine({ filters: { "a.c": null } }), {}],
-    ["of the moment in which it became active", event(), routine({}, { active_since: at }), null],
-    ["of a little before", event(), routine({}, { active_since: "2026-01-02T03:04:05.671Z" }), null],
-    ["of a little after", event(), routine({}, { active_since: "2026-01-02T03:04:05.669Z" }), {}],
-    ["while it isn't active", event(), routine({}, { active_since: null }), null],
+    ["of before it became active", event(), routine({}, { heard_since: { "custom.a": 8 } }), null],
+    ["of before it was named", event(), routine({}, { heard_since: { "custom.a": 7, "custom.b": 1 } }), null],
+    ["while it isn't active", event(), routine({}, { heard_since: null }), null],
     ["for everyone", event({ readers: ["everyone"] }), routine(), {}],
     ["for its agent", event({ readers: ["agent:agi_1"] }), routine(), {}],
     ["for its co-owner", event({ readers: ["user:usr_1"] }), routine({}, { user_id: "usr_1" }), {}],
