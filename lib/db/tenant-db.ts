@@ -241,19 +241,20 @@ export class TenantDb {
   }
 
   /**
-   * Inserts all of these rows, which have the same columns, under the one row above, as one statement. `from` are columns
-   * that are more than a value: expressions over `item`, the row as it was given, and `above`.
+   * Inserts those of these rows, which have the same columns, under the one row above, as one statement. `from` are columns
+   * that are more than a value: expressions over `item`, the row as it was given, and `above`; so is `where`.
    */
   insertAll<P extends TenantTable, T extends TenantTable>(
     above: Rows<P>,
     table: T,
     rows: readonly object[],
     from: Record<string, RawBuilder<unknown>>,
+    where = sql`true`,
   ): Statement<unknown> {
     const given = Object.keys(rows[0] ?? {}).filter((column) => !Object.hasOwn(from, column));
     const items = sql`jsonb_populate_recordset(null::${sql.table(`data.${table}`)}, ${JSON.stringify(rows)}::jsonb) as item`;
     return this.running(
-      this.insertFrom("above", sql`(${above.selectAll()}) as above, ${items}`, table, {
+      this.insertFrom("above", sql`(${above.selectAll()}) as above, ${items} where ${where}`, table, {
         ...Object.fromEntries(given.map((column) => [column, sql.ref(`item.${column}`)])),
         ...from,
       }),
