@@ -305,6 +305,10 @@ describe("events", () => {
     expect((await it.get(two.id)).status).toBe("pending");
     await it.becomes(one.id, "completed");
     await it.becomes(two.id, "completed");
+    const query = "/api/v1/events?event_names[]=quota.reached";
+    const { data } = await must(it.call("GET", query), 200);
+    expect(data.map(({ payload }: any) => payload)).toEqual([{ quota: "runs_at_once", limit: 1 }]);
+    expect((await must(it.as(it.acme, { role: "member" })("GET", query), 200)).data).toEqual([]);
   });
 });
 

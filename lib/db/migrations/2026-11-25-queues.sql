@@ -46,7 +46,7 @@ end $$;
 grant execute on function app.number_events to agentry_api;
 
 -- Refuses rows of a table that their org has enough of, as app.at_most those of an agent. The arguments are the number,
--- and the name under which an app's `settings.quotas` may give another.
+-- and the name under which an app's `settings.quotas` may give another. The detail is the org, and that name.
 create function app.at_most_in_org() returns trigger
 language plpgsql volatile set search_path = '' as $$
 declare
@@ -61,7 +61,10 @@ begin
       from data.apps p where p.id = one.app_id;
     execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tg_table_name)
       into n using one.app_id, one.sandbox_id, one.org_id;
-    if n > most then raise '%', most using errcode = 'AE422', table = tg_table_name, constraint = 'org'; end if;
+    if n > most then
+      raise '%', most using errcode = 'AE422', table = tg_table_name, constraint = 'org',
+        detail = concat_ws(' ', one.org_id, tg_argv[1]);
+    end if;
   end loop;
   return null;
 end $$;
