@@ -657,7 +657,7 @@ begin
 end $$;
 
 -- Refuses rows of a table that their org has enough of, as app.at_most those of an agent. The arguments are the number,
--- and the name under which an app's `settings.quotas` may give another.
+-- and the name under which an app's `settings.quotas` may give another. The detail is the org, and that name.
 create function app.at_most_in_org() returns trigger
 language plpgsql volatile set search_path = '' as $$
 declare
@@ -672,7 +672,10 @@ begin
       from data.apps p where p.id = one.app_id;
     execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tg_table_name)
       into n using one.app_id, one.sandbox_id, one.org_id;
-    if n > most then raise '%', most using errcode = 'AE422', table = tg_table_name, constraint = 'org'; end if;
+    if n > most then
+      raise '%', most using errcode = 'AE422', table = tg_table_name, constraint = 'org',
+        detail = concat_ws(' ', one.org_id, tg_argv[1]);
+    end if;
   end loop;
   return null;
 end $$;
@@ -857,8 +860,8 @@ create table data.agent_routines (
   -- Of an active one that has a schedule; null until the Scheduler has said it. When that is due, by its jitter.
   next_run_at     timestamptz,
   due_at          timestamptz,
-  -- Null unless it is active: what happened before starts nothing.
-  active_since    timestamptz,
+  -- Of each event that starts it, the position behind which it does; null unless it is active.
+  heard_since     jsonb,
   handler_type    text not null check (handler_type in ('workflow_graph', 'script', 'preset', 'chain')),
   config_id       text collate "C",
   -- The kind that its config must be of; what is neither a graph nor a script has none.
@@ -926,7 +929,8 @@ create function app.plan_routine() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare cron jsonb := coalesce(new.event_config -> 'schedule.cron', '{}');
 begin
-  new.active_since := case when new.status = 'active' then coalesce(new.active_since, now()) end;
+  new.heard_since := case when new.status = 'active' then
+    app.heard_since(old.heard_since, array(select jsonb_object_keys(new.event_config)) || new.event_type) end;
   if new.status <> 'active' or new.schedule is null then
     new.next_run_at := null;
     new.due_at := null;
@@ -940,7 +944,7 @@ begin
   end if;
   return new;
 end $$;
-create trigger plan before insert or update of status, schedule, event_config, next_run_at on data.agent_routines
+create trigger plan before insert or update of status, schedule, event_type, event_config, next_run_at on data.agent_routines
   for each row execute function app.plan_routine();
 select app.wall('data.agent_routines', 'select, insert, update, delete');
 
@@ -1559,6 +1563,15 @@ create index events_position_idx on data.events (app_id, sandbox_id, org_id, pos
 alter table data.events add constraint events_payload_check check (octet_length(payload::text) <= 49152);
 select app.wall('data.events', 'select, insert, update');
 
+-- From where on each of these names is heard: from here, or from where it has been. By position, since a clock may step back.
+create function app.heard_since(before jsonb, names text[]) returns jsonb
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select coalesce(jsonb_object_agg(name, coalesce(before -> name, to_jsonb(nextval('data.events_position_seq')))), '{}')
+    from unnest(names) name where name is not null
+$$;
+grant execute on function app.heard_since to agentry_api;
+grant usage on sequence data.events_position_seq to agentry_api;
+
 -- How far the events of an org are numbered, and handed to all who react to them. Whoever numbers holds the row.
 create table data.event_heads (
   app_id     text collate "C" not null,
@@ -1615,6 +1628,8 @@ create table data.event_subscriptions (
   name                       text not null,
   event_names                text[] not null,
   status                     text not null default 'active' check (status in ('active', 'paused')),
+  -- Of each of the names, the position behind which its events are heard; null while it is paused.
+  heard_since                jsonb,
   max_pending_events         integer not null check (max_pending_events between 1 and 1000),
   retention_seconds          integer not null check (retention_seconds between 7200 and 2592000),
   visibility_timeout_seconds integer not null check (visibility_timeout_seconds between 15 and 3600),
@@ -1631,6 +1646,14 @@ create unique index event_subscriptions_tag_key on data.event_subscriptions (app
 create index event_subscriptions_org_idx on data.event_subscriptions (app_id, sandbox_id, org_id, id);
 create index event_subscriptions_user_idx on data.event_subscriptions (app_id, sandbox_id, org_id, user_id)
   where user_id is not null;
+create function app.listen() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  new.heard_since := case when new.status = 'active' then app.heard_since(old.heard_since, new.event_names) end;
+  return new;
+end $$;
+create trigger listen before insert or update of status, event_names on data.event_subscriptions
+  for each row execute function app.listen();
 create trigger at_most after insert on data.event_subscriptions referencing new table as added
   for each statement execute function app.at_most_in_org('50', 'event_subscriptions');
 create trigger leave_objects after delete on data.event_subscriptions referencing old table as gone

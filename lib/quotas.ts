@@ -1,6 +1,10 @@
 /** What an org may have under way, and how fast. `settings.quotas` of its app says otherwise. */
 import { sql } from "kysely";
+import type { Full } from "./db/errors.ts";
+import type { Statement } from "./db/statements.ts";
 import type { TenantDb } from "./db/tenant-db.ts";
+import { ApiError } from "./errors.ts";
+import { type Id, newId } from "./ids.ts";
 
 export const quotas = {
   /** Runs at once, of an org and of each of its agents: those that wait count, too. */
@@ -16,3 +20,29 @@ export const quotasOf = (db: TenantDb) =>
   db
     .selectFrom("apps")
     .select(sql<Quotas>`${JSON.stringify(quotas)}::jsonb || coalesce(settings -> 'quotas', '{}')`.as("quotas"));
+
+/** The event that an org has come to a quota, for its admins alone: one in an hour for each quota. */
+export function reaching(
+  place: TenantDb,
+  quota: string,
+  limit: number,
+  agent: Id<"agent"> | null = null,
+): Statement<unknown> {
+  const name = "quota.reached";
+  const idempotency_key = `${quota} ${new Date().toISOString().slice(0, 13)}`;
+  const told = place.selectFrom("events").where("name", "=", name).where("idempotency_key", "=", idempotency_key);
+  const free = place.selectFrom("tenants").where(sql<boolean>`not exists (${told.select(sql`1`.as("one"))})`);
+  return place.event(free, {
+    ...{ id: newId("event"), name, idempotency_key, payload: { quota, limit, ...(agent && { agent }) } },
+    ...{ agent_id: agent, user_id: null, readers: sql`array[]::text[]` },
+  });
+}
+
+/** Tells of a quota for whose sake something was refused. After the answer: nothing depends on it. */
+export async function tellFull(db: TenantDb, { org, quota, limit }: Full): Promise<void> {
+  const place = db.tenant.kind === "org" ? db : db.inOrg(org);
+  await place.batch({ reached: reaching(place, quota, limit) }).catch((error) => {
+    // Told at this moment by another, or by who may ask no longer.
+    if (!(error instanceof ApiError)) throw error;
+  });
+}

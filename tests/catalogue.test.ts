@@ -266,6 +266,7 @@ const INVOKERS = [
   "act_as",
   "due_at",
   "family_user",
+  "heard_since",
   "mint_token",
   "must_hold",
   "must_reach",

@@ -4,6 +4,7 @@ import computers from "./computers.ts";
 import envVars from "./env-vars.ts";
 import healthActions from "./health-actions.ts";
 import installations from "./installations.ts";
+import occurrences from "./occurrences.ts";
 import routines from "./routines.ts";
 import schedules from "./schedules.ts";
 import skills from "./skills.ts";
@@ -17,6 +18,7 @@ export const routers = [
   envVars,
   healthActions,
   installations,
+  occurrences,
   routines,
   schedules,
   skills,

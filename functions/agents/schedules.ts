@@ -7,26 +7,6 @@ import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 import {
-  backfill,
-  getOccurrence,
-  listOccurrences,
-  occurrencesBetween,
-  runNow,
-  upcomingOf,
-} from "../../lib/occurrences/queries.ts";
-import {
-  backfillBody,
-  backfilled,
-  listOccurrencesQuery,
-  occurrence,
-  occurrencePage,
-  runBody,
-  toOccurrence,
-  upcoming,
-  upcomingQuery,
-} from "../../lib/occurrences/schema.ts";
-import { openCursor, paginateByCursor } from "../../lib/paging.ts";
-import {
   cancelSchedule,
   createSchedule,
   pauseSchedule,
@@ -45,8 +25,6 @@ import {
 
 const schedules = router();
 const idOf = (text: string) => parseId("agent_schedule", text);
-const ofSchedule = ({ agent, schedule }: { agent: string; schedule: string }) =>
-  ({ kind: "agent_schedule", id: idOf(schedule), agent }) as const;
 
 schedules.get(
   "/api/v1/agents/:agent/schedules",
@@ -154,67 +132,6 @@ schedules.post(
     // What waits to begin never will.
     await wakeScheduler(c.env, row);
     return c.var.answer(toSchedule(row));
-  },
-);
-
-schedules.get(
-  "/api/v1/agents/:agent/schedules/:schedule/occurrences",
-  named("List the occurrences of a schedule"),
-  allow("schedules:read"),
-  valid("query", listOccurrencesQuery),
-  gives(200, occurrencePage),
-  async (c) => {
-    const of = ofSchedule(c.req.param());
-    const page = await openCursor(c.env.ROOT_SECRETS, `occurrences of ${of.id}`, c.var.db.tenant, c.req.valid("query"));
-    return c.var.answer(await paginateByCursor(page, await listOccurrences(c.var.db, of, page), toOccurrence));
-  },
-);
-
-schedules.get(
-  "/api/v1/agents/:agent/schedules/:schedule/upcoming",
-  named("List what a schedule comes to next"),
-  allow("schedules:read"),
-  valid("query", upcomingQuery),
-  gives(200, upcoming),
-  async (c) =>
-    c.var.answer({ data: await upcomingOf(c.var.db, ofSchedule(c.req.param()), c.req.valid("query").count) }),
-);
-
-schedules.post(
-  "/api/v1/agents/:agent/schedules/:schedule/run",
-  named("Run a schedule now"),
-  allow("schedules:write"),
-  valid("json", runBody),
-  once("occurrence"),
-  gives(200, occurrence, 422),
-  async (c) => {
-    const of = ofSchedule(c.req.param());
-    const row = await c.var.once(
-      (db, id) => runNow(db, of, id, c.req.valid("json").overlap),
-      (db, id) => getOccurrence(db, of, id),
-    );
-    await wakeScheduler(c.env, row, "look");
-    return c.var.answer(toOccurrence(await getOccurrence(c.var.db, of, row.id)));
-  },
-);
-
-schedules.post(
-  "/api/v1/agents/:agent/schedules/:schedule/backfill",
-  named("Run a schedule for a time that is past"),
-  allow("schedules:write"),
-  valid("json", backfillBody),
-  once("occurrence"),
-  gives(200, backfilled, 409, 422),
-  async (c) => {
-    const of = ofSchedule(c.req.param());
-    const body = c.req.valid("json");
-    const rows = await c.var.once(
-      (db, id) => backfill(db, of, id, body),
-      (db) => occurrencesBetween(db, of, body),
-    );
-    if (rows[0]) await wakeScheduler(c.env, rows[0], "look");
-    const looked = await occurrencesBetween(c.var.db, of, body);
-    return c.var.answer({ data: looked.map(toOccurrence) });
   },
 );
 

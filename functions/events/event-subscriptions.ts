@@ -35,6 +35,7 @@ import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
+import { wait } from "../../lib/http/watch.ts";
 import { parseId } from "../../lib/ids.ts";
 import { openCursor } from "../../lib/paging.ts";
 import { reached } from "../../lib/sessions/reach.ts";
@@ -109,13 +110,13 @@ subscriptions.delete(
   },
 );
 
-/** Who waits is asked for its credential again each time before it is given anything. */
+/** Who waits is asked for its credential again each time before it is given anything, and counts as who follows a stream. */
 subscriptions.post(
   "/api/v1/event_subscriptions/:subscription/claim",
   named("Claim events of a subscription"),
   allow("event_subscriptions:write"),
   valid("json", claimBody),
-  gives(200, claim, 503),
+  gives(200, claim, 429, 503),
   async (c) => {
     const { wait_seconds, ...asked } = c.req.valid("json");
     const ends = Date.now() + wait_seconds * 1000;
@@ -127,7 +128,9 @@ subscriptions.post(
         const data = await Promise.all(leased.map((one) => toLeased(row, one, numberingOf(c, row))));
         return c.var.answer({ data, has_more, ...toDropped(state) });
       }
-      await reached(queue.ready(ends - Date.now()));
+      const left = ends - Date.now();
+      const end = wait(c, left);
+      await reached(queue.ready(left)).finally(end);
     }
   },
 );

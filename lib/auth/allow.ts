@@ -11,6 +11,7 @@ import { wakeDispatcher } from "../events/remote.ts";
 import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
+import { tellFull } from "../quotas.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
 import { covers, type Permission, type Resource, rolesWith } from "./permissions.ts";
 import { parseRefreshToken } from "./refresh.ts";
@@ -86,6 +87,7 @@ export function openDb(
     ...{ enter, permission, viewer: credential },
     onStale: () => c.executionCtx.waitUntil(noteUse()),
     onTold: (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place)),
+    onFull: (full) => c.executionCtx.waitUntil(tellFull(open("write", door), full)),
   };
   const open = (mode: "read" | "write", at: Door) =>
     new TenantDb(

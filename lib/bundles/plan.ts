@@ -50,7 +50,9 @@ export type Plan = {
   references: Reference[];
   /** What the JSON of its routines names, by the names that the rows have. */
   named: { name: string; kind: string }[];
-  /** The shortest time between two starts of one of its routines or schedules. */
+  /** What is to be done about each routine with a schedule, if that comes too often: the app's settings say whether it does. */
+  often: Row[];
+  /** The shortest time between two starts of one of its schedules. */
   interval: number | null;
   faults: FieldError[];
 };
@@ -258,6 +260,7 @@ const emptyPlan = (): Plan => ({
     configs: [],
     references: [],
     named: [],
+    often: [],
     interval: null,
     faults: [],
   },
@@ -386,9 +389,10 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     });
     const configKind = configKindOf(body.handler_type);
     const interval_s = body.schedule ? shortestInterval(parseCron(body.schedule)!) : null;
-    if (interval_s !== null) plan.interval = Math.min(plan.interval ?? interval_s, interval_s);
+    const id = newId("agent_routine");
+    if (interval_s !== null) plan.often.push(tooOften(id, body.name, interval_s));
     rows.agent_routines.push({
-      ...{ id: newId("agent_routine"), name: body.name, description: body.description ?? null, interval_s },
+      ...{ id, name: body.name, description: body.description ?? null, interval_s },
       ...{ lookup_key: body.lookup_key ?? null, status: status ?? "draft", handler_type: body.handler_type },
       ...{ trigger_context: body.trigger_context ?? "event", event_type: body.event_type ?? null },
       ...{ event_config: body.event_config ?? null, schedule: body.schedule ?? null, script: body.script ?? null },
@@ -494,6 +498,16 @@ const waiting = (builtin: { key: string; label: string }, tool: Id<"agent_tool">
   description: "Nothing stands behind this builtin here yet. Its tool stays disabled until there is.",
   params: { id: "not_available", builtin_tool_key: builtin.key, tool },
   ...{ verify_config: null, depends_on: [], dedupe_key: `agent_tool:${tool}` },
+});
+
+/** What says that a routine is a draft because of its schedule. */
+const tooOften = (routine: Id<"agent_routine">, name: string, interval_seconds: number): Row => ({
+  ...{ id: newId("agent_health_action"), source: "health", kind: "custom", required: false, sort_order: 0 },
+  title: `${cut(name)} comes too often`,
+  description:
+    "Its schedule comes more often than the app lets it: see min_routine_interval_seconds. Give it another, and activate it.",
+  params: { id: "too_often", routine, interval_seconds },
+  ...{ verify_config: null, depends_on: [], dedupe_key: `agent_routine:${routine}` },
 });
 
 /** Rows for the actions, each after those that it depends on; one dedupe_key is one action. */

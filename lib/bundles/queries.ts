@@ -7,7 +7,7 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, conflict, invalid } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import { withIds } from "../routines/queries.ts";
-import { notTooOften } from "../schedules/queries.ts";
+import { minInterval, notTooOften } from "../schedules/queries.ts";
 import { MAX_FAULTS, type Plan, planTemplate, type Reference, tables } from "./plan.ts";
 import type { InstalledConfig } from "./schema.ts";
 
@@ -27,8 +27,8 @@ export async function mustBeWhole(db: TenantDb, { faults }: Plan): Promise<void>
   ]);
 }
 
-/** Expressions for the columns of a table that still hold the names of configs: their ids. */
-function namingColumns(
+/** Expressions for what only the database knows: for the names of configs their ids, and what comes too often is a draft. */
+function knownColumns(
   place: TenantDb,
   org: RawBuilder<unknown>,
   table: (typeof tables)[number],
@@ -41,7 +41,12 @@ function namingColumns(
   if (table === "agent_skills") return { config_id };
   if (table === "agent_routines") {
     const json = (column: string) => withIds(place, org, sql.ref(`item.${column}`), inRoutines);
-    return { config_id, ...(inRoutines.length && { steps: json("steps"), preset_config: json("preset_config") }) };
+    const status = sql`case when item.interval_s < ${minInterval(place)} then 'draft' else item.status end`;
+    return {
+      config_id,
+      status,
+      ...(inRoutines.length && { steps: json("steps"), preset_config: json("preset_config") }),
+    };
   }
   if (table !== "agent_health_actions") return {};
   const script = named(sql`(item.verify_config ->> 'script_ref')`, ["Script"]);
@@ -71,9 +76,18 @@ function below(place: TenantDb, agent: Parameters<Carried["below"]>[1], plan: Pl
       "config_versions",
       configs.map(({ version }) => version),
     ),
+    ...(plan.often.length && {
+      often: place.insertAll(
+        agent,
+        "agent_health_actions",
+        plan.often,
+        { agent_id },
+        sql`(item.params ->> 'interval_seconds')::int < ${minInterval(place)}`,
+      ),
+    }),
     ...Object.assign(
       {},
-      ...tables.map((table) => all(table, rows[table], { agent_id, ...namingColumns(place, org, table, plan) })),
+      ...tables.map((table) => all(table, rows[table], { agent_id, ...knownColumns(place, org, table, plan) })),
     ),
   };
 }

@@ -12,15 +12,18 @@ import {
   unauthenticated,
   unavailable,
 } from "../errors.ts";
+import type { Id } from "../ids.ts";
 import { type Kind, kinds } from "../kinds.ts";
+import type { None } from "./schema.ts";
 
-/** What the database refused, if it was the database: its SQLSTATE, table, constraint and the reason raised. */
+/** What the database refused, if it was the database: its SQLSTATE, table, constraint, detail and the reason raised. */
 export const refusal = (error: unknown) =>
   error instanceof NeonDbError
     ? {
         code: error.code ?? "",
         table: error.table ?? "",
         constraint: error.constraint ?? "",
+        detail: error.detail ?? "",
         reason: error.message,
       }
     : null;
@@ -54,6 +57,17 @@ export function asRefusal(error: unknown, permission: string): unknown {
   if (code === "AE420") return invalid({ field: refused.constraint, message: reason });
   if (code === "AE422") return limitReached(nameOf(refused.table), reason, refused.constraint || undefined);
   return asFieldError(refused) ?? error;
+}
+
+/** A quota that an org has reached: its name, as in `settings.quotas`, and what it is. */
+export type Full = { org: Id<"org"> | None; quota: string; limit: number };
+
+/** Which quota of which org a refusal is about. Null: about none. */
+export function fullOf(error: unknown): Full | null {
+  const { code, constraint, detail, reason } = refusal(error) ?? {};
+  if (code !== "AE422" || constraint !== "org" || !detail) return null;
+  const [org, quota] = detail.split(" ") as [Full["org"], string];
+  return { org, quota, limit: Number(reason) };
 }
 
 /** What a door raised. Null: no door did. */

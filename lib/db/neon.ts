@@ -23,12 +23,16 @@ const getTypeParser = (oid: number) => parsers[oid] ?? types.getTypeParser(oid a
 
 export type Connection = (queries: readonly CompiledQuery[], mode: "read" | "write") => Promise<QueryResult<unknown>[]>;
 
+/** The database bounds its statements; a connection that brings no answer would hold whoever waits for ever. */
+const MOST_MS = 30_000;
+
 const clients = new Map<string, NeonQueryFunction<false, true>>();
 
 /**
  * A connection to the database. `read` is RepeatableRead and read-only, so that a list and its count agree;
- * `write` is ReadCommitted, so that what waited for a lock sees what the holder did. Throws NeonDbError. `way`, where
- * there is one, is how the host is reached, from here on by all of the isolate.
+ * `write` is ReadCommitted, so that what waited for a lock sees what the holder did. Throws NeonDbError, also where there
+ * is no answer within 30 s: what was asked may have happened. `way`, where there is one, is how the host is reached, from
+ * here on by all of the isolate.
  */
 export function connect(url: string, way?: Fetcher): Connection {
   let sql = clients.get(url);
@@ -39,12 +43,21 @@ export function connect(url: string, way?: Fetcher): Connection {
   }
   const client = sql;
   return async (queries, mode) => {
-    const results = await client.transaction(
-      queries.map((query) =>
-        client.query(query.sql, query.parameters as unknown[], { types: { getTypeParser } as never }),
-      ),
-      mode === "read" ? { isolationLevel: "RepeatableRead", readOnly: true } : { isolationLevel: "ReadCommitted" },
-    );
-    return results.map(({ rows, rowCount }) => ({ rows, numAffectedRows: BigInt(rowCount ?? 0) }));
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(), MOST_MS);
+    const fetchOptions = { signal: late.signal };
+    try {
+      const results = await client.transaction(
+        queries.map((query) =>
+          client.query(query.sql, query.parameters as unknown[], { types: { getTypeParser } as never }),
+        ),
+        mode === "read"
+          ? { isolationLevel: "RepeatableRead", readOnly: true, fetchOptions }
+          : { isolationLevel: "ReadCommitted", fetchOptions },
+      );
+      return results.map(({ rows, rowCount }) => ({ rows, numAffectedRows: BigInt(rowCount ?? 0) }));
+    } finally {
+      clearTimeout(timer);
+    }
   };
 }

@@ -301,7 +301,7 @@ export interface Database {
     /** The Scheduler says it; null until it has. */
     next_run_at: ColumnType<string | null, never, string | null>;
     due_at: GeneratedAlways<string | null>;
-    active_since: GeneratedAlways<string | null>;
+    heard_since: GeneratedAlways<Record<string, number> | null>;
     handler_type: (typeof handlerTypes)[number];
     config_id: Id<"config"> | null;
     config_kind: GeneratedAlways<string | null>;
@@ -566,6 +566,7 @@ export interface Database {
     name: string;
     event_names: string[];
     status: Generated<(typeof subscriptionStatuses)[number]>;
+    heard_since: GeneratedAlways<Record<string, number> | null>;
     max_pending_events: number;
     retention_seconds: number;
     visibility_timeout_seconds: number;

@@ -20,7 +20,7 @@ import {
 import { type Id, newId } from "../ids.ts";
 import { type Kind, kinds, type Published, published, type Told } from "../kinds.ts";
 import type { CursorPage, Page } from "../paging.ts";
-import { asRefusal, lostRace } from "./errors.ts";
+import { asRefusal, type Full, fullOf, lostRace } from "./errors.ts";
 import type { Connection } from "./neon.ts";
 import { owns } from "./owns.ts";
 import {
@@ -53,6 +53,8 @@ export type Door = {
   onStale: () => void;
   /** Something was told in this place, and somebody listens there. After the commit. */
   onTold: (place: Row<"tenants">) => void;
+  /** Something was refused because an org has as many as it may. */
+  onFull?: (full: Full) => void;
 };
 
 type Answers<Q extends Record<string, Statement<unknown>>> = {
@@ -147,6 +149,8 @@ export class TenantDb {
       for (const { rows } of asked) this.#heard(rows[0] as { heard_in?: Id<"org"> | None } | undefined);
       return asked;
     } catch (error) {
+      const full = fullOf(error);
+      if (full) this.#door.onFull?.(full);
       throw asRefusal(error, this.#door.permission);
     }
   }
@@ -241,19 +245,20 @@ export class TenantDb {
   }
 
   /**
-   * Inserts all of these rows, which have the same columns, under the one row above, as one statement. `from` are columns
-   * that are more than a value: expressions over `item`, the row as it was given, and `above`.
+   * Inserts those of these rows, which have the same columns, under the one row above, as one statement. `from` are columns
+   * that are more than a value: expressions over `item`, the row as it was given, and `above`; so is `where`.
    */
   insertAll<P extends TenantTable, T extends TenantTable>(
     above: Rows<P>,
     table: T,
     rows: readonly object[],
     from: Record<string, RawBuilder<unknown>>,
+    where = sql`true`,
   ): Statement<unknown> {
     const given = Object.keys(rows[0] ?? {}).filter((column) => !Object.hasOwn(from, column));
     const items = sql`jsonb_populate_recordset(null::${sql.table(`data.${table}`)}, ${JSON.stringify(rows)}::jsonb) as item`;
     return this.running(
-      this.insertFrom("above", sql`(${above.selectAll()}) as above, ${items}`, table, {
+      this.insertFrom("above", sql`(${above.selectAll()}) as above, ${items} where ${where}`, table, {
         ...Object.fromEntries(given.map((column) => [column, sql.ref(`item.${column}`)])),
         ...from,
       }),

@@ -86,9 +86,9 @@ export async function deleteSubscription(db: TenantDb, id: Id<"event_subscriptio
   await db.telling(change, telling("deleted")).executeTakeFirstOrThrow(() => notFound("event_subscription"));
 }
 
-/** Who hears of these events, each with the sequences of those: what is active, of what came to be after it. */
+/** Who hears of these events, each with the sequences of those: what is active, of what came behind it. */
 export function listening(db: TenantDb, events: Rows<"events">) {
-  const page = sql`(${events.select(["name", "sequence", "created_at"])}) as e`;
+  const page = sql`(${events.select(["name", "sequence", "position"])}) as e`;
   return db
     .selectFrom("event_subscriptions")
     .where("status", "=", "active")
@@ -96,8 +96,6 @@ export function listening(db: TenantDb, events: Rows<"events">) {
     .select(role(db))
     .select(
       sql<number[]>`to_jsonb(array(select e.sequence from ${page}
-        where e.name = any (event_subscriptions.event_names) and e.created_at > event_subscriptions.created_at))`.as(
-        "hears",
-      ),
+        where e.position > (event_subscriptions.heard_since ->> e.name)::bigint))`.as("hears"),
     );
 }

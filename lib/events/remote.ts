@@ -14,17 +14,19 @@ export const dispatcherOf = ({ DISPATCHER }: Bindings, place: Place) =>
 
 /** Who tells at the same moment wakes once. */
 const CROWD_MS = 5;
-const wokenAt = new Map<string, number>();
+/** Which of all wakes was a place's newest: counted, since a clock that steps back would take each for woken already. */
+const newest = new Map<string, number>();
+let wakes = 0;
 const MOST_PLACES = 1000;
 
 /** Wakes a place's Dispatcher for what was committed before now. One that can't be woken the sweep wakes. */
 export async function wakeDispatcher(env: Bindings, place: Place): Promise<void> {
-  const committed = performance.now();
+  const before = wakes;
   await scheduler.wait(CROWD_MS);
   const name = [place.app_id, place.sandbox_id, place.org_id].join("/");
-  if ((wokenAt.get(name) ?? 0) > committed) return;
-  if (wokenAt.size >= MOST_PLACES) wokenAt.clear();
-  wokenAt.set(name, performance.now());
+  if ((newest.get(name) ?? 0) > before) return;
+  if (newest.size >= MOST_PLACES) newest.clear();
+  newest.set(name, ++wakes);
   await dispatcherOf(env, place)
     .wake()
     .catch((error) => console.error(JSON.stringify({ dispatcher: name, error: String(error) })));

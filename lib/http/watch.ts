@@ -19,22 +19,32 @@ const READ_MS = 60_000;
 const BLIND_MS = 20_000;
 /** An isolate forgets a request that was cut off: who hasn't asked for so long is gone. */
 const GONE_MS = 10_000;
-/** Streams at once of one org in an isolate. */
+/** Streams at once of one org in an isolate, and requests that wait. */
 const MOST = 200;
 
-type Watcher = {
+/** `seen`: when it last asked, or will have ended. */
+type Follower = { place: string; seen: number };
+type Watcher = Follower & {
   door: string;
   permission: Permission;
-  place: string;
-  /** When it last asked. */
-  seen: number;
   /** When it was last alive. */
   alive: number;
   dead: ApiError | null;
 };
 
-const watchers = new Set<Watcher>();
+const followers = new Set<Follower | Watcher>();
 let lookedAt = 0;
+
+/** Counts one in. 429 where its org has too many already. */
+function join(one: Follower): void {
+  const now = Date.now();
+  for (const other of followers) if (other.seen < now - GONE_MS) followers.delete(other);
+  if ([...followers].filter(({ place }) => place === one.place).length >= MOST) {
+    const many = `At most ${MOST} streams of an org can be followed at once. Close one first.`;
+    throw new ApiError(429, "too_many_streams", many, [], { "Retry-After": "5" });
+  }
+  followers.add(one);
+}
 
 /** A part of a request that follows something. */
 type Following = Asked & { var: Pick<Allowed["Variables"], "credential"> };
@@ -50,19 +60,14 @@ export function watch(c: Following, permission: Permission, read: () => Promise<
   const { credential } = c.var;
   const now = Date.now();
   const place = placeOf(credential);
-  for (const one of watchers) if (one.seen < now - GONE_MS) watchers.delete(one);
-  if ([...watchers].filter((one) => one.place === place).length >= MOST) {
-    const many = `At most ${MOST} streams of an org can be followed at once. Close one first.`;
-    throw new ApiError(429, "too_many_streams", many, [], { "Retry-After": "5" });
-  }
   const me: Watcher = { door: toWatch(credential, permission), permission, place, seen: now, alive: now, dead: null };
-  watchers.add(me);
+  join(me);
   let readAt = now;
   return {
-    leave: () => void watchers.delete(me),
+    leave: () => void followers.delete(me),
     ask: async () => {
       me.seen = Date.now();
-      watchers.add(me);
+      followers.add(me);
       if (me.seen - me.alive >= LOOK_MS && me.seen - lookedAt >= AGAIN_MS) await look(c);
       if (me.dead) throw me.dead;
       if (Date.now() - me.alive > BLIND_MS) throw unavailable("nobody could be asked whether a watcher may go on");
@@ -73,11 +78,21 @@ export function watch(c: Following, permission: Permission, read: () => Promise<
   };
 }
 
+/**
+ * The same bound for a request that waits so long at most, and asks for its credential again before it gives anything.
+ * What it answers ends it.
+ */
+export function wait({ var: { credential } }: Following, ms: number): () => void {
+  const me = { place: placeOf(credential), seen: Date.now() + ms };
+  join(me);
+  return () => void followers.delete(me);
+}
+
 /** Asks after all of them at once. */
 async function look({ env }: Following): Promise<void> {
   const now = Date.now();
   lookedAt = now;
-  const asked = [...watchers].filter(({ seen }) => seen >= now - GONE_MS);
+  const asked = [...followers].filter((one): one is Watcher => "door" in one && one.seen >= now - GONE_MS);
   const doors = [...new Set(asked.map(({ door }) => door))];
   const query = CompiledQuery.raw("select n, code, reason from app.watch($1)", [`[${doors.join(",")}]`]);
   try {

@@ -11,6 +11,7 @@ import { NONE, type OrgStatus } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
 import { wakeDispatcher } from "../events/remote.ts";
+import { tellFull } from "../quotas.ts";
 import { AT_ONCE, type Due, nextAlarm, retryDelay, toBegin } from "./due.ts";
 import { type Place, readName } from "./stub.ts";
 
@@ -151,6 +152,7 @@ export abstract class TenantObject extends DurableObject<Bindings> {
       viewer: { kind: "object" },
       onStale: () => {},
       onTold: (place) => this.ctx.waitUntil(wakeDispatcher(this.env, place)),
+      onFull: (full) => this.ctx.waitUntil(tellFull(this.db, full)),
     };
     return new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write");
   }

@@ -12,7 +12,7 @@ import { type Backfill, MOST_BACKFILLED, type OccurrenceRow } from "./schema.ts"
 
 /** Which column of an occurrence names what it is of. */
 export const columnOf = { agent_schedule: "schedule_id", agent_routine: "routine_id" } as const;
-type Of<K extends Scheduled> = { kind: K; id: Id<K>; agent?: string | undefined };
+export type Of<K extends Scheduled> = { kind: K; id: Id<K>; agent?: string | undefined };
 type Ruled = Row<"agent_schedules"> | Row<"agent_routines">;
 
 /** What waits to begin: the rows of such occurrences. */

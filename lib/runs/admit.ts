@@ -17,17 +17,19 @@ export type Running = { id: string; agent_id: string; routine_id: string | null 
 
 /** What becomes of those that wait; of those that run, which make room. What is in none of the lists goes on waiting. */
 export type Admission = { admitted: string[]; skipped: string[]; cancelled: string[] };
+/** A quota for whose sake something waits; of an agent's own, the first such agent. */
+export type Reached = { quota: keyof Quotas; agent: string | null };
 
 /**
  * `waiting`, oldest first, and agents in turn: one with less under way comes first. `rate`: how many may begin now. What
- * overlaps is decided whatever room there is; only what may begin waits for that.
+ * overlaps is decided whatever room there is; only what may begin waits for that, and what it waits for was `reached`.
  */
 export function admit(
   waiting: readonly Waiting[],
   running: readonly Running[],
   quotas: Quotas,
   rate: number,
-): Admission {
+): { admission: Admission; reached: Reached | null } {
   const admission: Admission = { admitted: [], skipped: [], cancelled: [] };
   const ofAgent = new Map<string, number>();
   const ofRoutine = new Map<string, string[]>();
@@ -62,7 +64,8 @@ export function admit(
     ready.push(run);
   }
   const leaving = new Set(admission.cancelled);
-  let room = Math.min(rate, quotas.runs_at_once - running.filter(({ id }) => !leaving.has(id)).length);
+  const places = quotas.runs_at_once - running.filter(({ id }) => !leaving.has(id)).length;
+  let room = Math.min(rate, places);
   // Whoever has least under way is next: so agents take turns.
   while (room > 0) {
     let next: Waiting | null = null;
@@ -77,5 +80,8 @@ export function admit(
     admission.admitted.push(next.id);
     room--;
   }
-  return admission;
+  const [held] = ready;
+  if (!held) return { admission, reached: null };
+  if (room > 0) return { admission, reached: { quota: "runs_at_once_of_an_agent", agent: held.agent_id } };
+  return { admission, reached: { quota: rate < places ? "runs_started_per_minute" : "runs_at_once", agent: null } };
 }

@@ -6,10 +6,10 @@ import { isMap } from "../http/valid.ts";
 export const MAX_CAUSES = 8;
 export const DEDUPE_WINDOW_S = 86_400;
 
-type Event = Pick<Row<"events">, "name" | "payload" | "readers" | "causes" | "created_at">;
+type Event = Pick<Row<"events">, "name" | "payload" | "readers" | "causes" | "position">;
 type Routine = Pick<
   Row<"agent_routines">,
-  "id" | "agent_id" | "user_id" | "event_type" | "event_config" | "active_since"
+  "id" | "agent_id" | "user_id" | "event_type" | "event_config" | "heard_since"
 >;
 /** What of an event starts a routine: the fields of `event_config` by the event's name. */
 type Trigger = {
@@ -24,7 +24,7 @@ export type Firing = { dedupe_key: string | null; dedupe_window_s: number; reaso
 /** How the event starts the routine; null where it doesn't. `user_id` is a co-owner who is still there. */
 export function firing(event: Event, routine: Routine): Firing | null {
   const trigger = triggerOf(event, routine);
-  if (!trigger || !isAfter(event.created_at, routine.active_since)) return null;
+  if (!trigger || !isHeard(event, routine)) return null;
   const { filters, dedupe_key_path, dedupe_window_seconds, allow_self } = trigger;
   if (!mayRead(event, routine) || !matches(filters ?? {}, event.payload)) return null;
   if (event.causes.includes(routine.id) && !allow_self) return null;
@@ -36,8 +36,9 @@ export function firing(event: Event, routine: Routine): Firing | null {
   };
 }
 
-/** Of moments as the driver gives them: the shorter has its last digits left out. An org's cursor may stand far back. */
-const isAfter = (moment: string, other: string | null) => other !== null && moment.slice(0, -1) > other.slice(0, -1);
+/** An org's cursor may stand far back. */
+const isHeard = ({ name, position }: Event, { heard_since }: Routine) =>
+  position > (heard_since?.[name] ?? Number.POSITIVE_INFINITY);
 
 function triggerOf({ name }: Event, { event_type, event_config }: Routine): Trigger | null {
   if (event_config && Object.hasOwn(event_config, name)) return (event_config[name] ?? {}) as Trigger;

@@ -4,13 +4,13 @@ import type { Overlap, Row } from "../db/schema.ts";
 import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
-import { newId } from "../ids.ts";
+import { type Id, newId } from "../ids.ts";
 import { jsonHash } from "../model/index.ts";
 import { forEach } from "../objects/each.ts";
-import { quotasOf } from "../quotas.ts";
+import { quotasOf, reaching } from "../quotas.ts";
 import { wholeAcl } from "../routines/queries.ts";
 import { CRON_EVENT } from "../routines/schema.ts";
-import { admit } from "./admit.ts";
+import { type Admission, admit } from "./admit.ts";
 import { firing } from "./match.ts";
 import { entry, entryOf, turning } from "./project.ts";
 import { type RunRow, runsOf } from "./remote.ts";
@@ -34,7 +34,7 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
   const coOwner = db.valueOf("users", "id", sql.ref("agent_routines.user_id"));
   const routines = await db
     .selectFrom("agent_routines")
-    .select(["id", "agent_id", "name", "event_type", "event_config", "active_since", coOwner.as("user_id")])
+    .select(["id", "agent_id", "name", "event_type", "event_config", "heard_since", coOwner.as("user_id")])
     .where("status", "=", "active")
     .where(sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`)
     .execute();
@@ -138,8 +138,9 @@ export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | n
     const { quota, running, waiting, begun, unheard } = await look(db);
     const { quotas } = quota[0]!;
     const { count, oldest } = begun[0]!;
-    const admission = admit(waiting, running, quotas, quotas.runs_started_per_minute - count);
-    const { admitted, stopping } = await settle(db, waiting, admission);
+    const { admission, reached } = admit(waiting, running, quotas, quotas.runs_started_per_minute - count);
+    const told = reached && reaching(db, reached.quota, quotas[reached.quota], reached.agent as Id<"agent"> | null);
+    const { admitted, stopping } = await settle(db, waiting, admission, told);
     await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
     await forEach(stopping, (row) => runsOf(env, row).cancel(row));
     const left = waiting.length - Object.values(admission).flat().length;
@@ -194,7 +195,8 @@ async function look(db: TenantDb) {
 async function settle(
   db: TenantDb,
   found: readonly Told[],
-  { admitted, skipped, cancelled }: ReturnType<typeof admit>,
+  { admitted, skipped, cancelled }: Admission,
+  reached: Statement<unknown> | null,
 ) {
   const among = (ids: string[]) => sql<boolean>`id = any (${ids})`;
   const waiting = (ids: string[]) => (set: Record<string, unknown>) =>
@@ -214,6 +216,7 @@ async function settle(
   const stopping = db.selectFrom("agent_routine_runs").selectAll().where("admitted_at", "is not", null);
   const done = await db.batch({
     ...Object.fromEntries(ends),
+    ...(reached && { reached }),
     admitted: waiting(admitted)({
       admitted_at: sql`now()`,
       look_at: sql`now() + interval '45 seconds'`,

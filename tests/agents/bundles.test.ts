@@ -343,6 +343,42 @@ describe("template_bundle", () => {
   });
 });
 
+describe("a routine that comes more often than the app lets it", () => {
+  it("is brought as a draft, with a health action that says what to do; a schedule isn't brought", async () => {
+    const { acme, at, as, asDeveloper } = await anApp();
+    const owner = as(acme);
+    await must(asDeveloper("PATCH", at, { settings: { min_routine_interval_seconds: 3600 } }), 200);
+    const task = { handler_type: "preset", preset_name: "do_task", status: "active" };
+    const template = {
+      name: "Busy",
+      routines: [
+        { ...task, name: "Often", schedule: "*/59 * * * *" },
+        { ...task, name: "Hourly", schedule: "0 * * * *" },
+        { ...task, name: "Told", event_type: "custom.order" },
+      ],
+    };
+    const { id } = await made(owner, { template_bundle: { template } });
+    const { data } = await must(owner("GET", `/api/v1/agent_routines?agent=${id}`), 200);
+    const statuses = Object.fromEntries(data.map(({ name, status }: any) => [name, status]));
+    expect(statuses).toEqual({ Often: "draft", Hourly: "active", Told: "active" });
+    const often = data.find(({ name }: any) => name === "Often");
+    const actions = (await must(owner("GET", `/api/v1/agents/${id}/agent_health_actions`), 200)).data;
+    expect(actions).toMatchObject([
+      {
+        ...{ title: "Often comes too often", source: "health", kind: "custom", status: "pending" },
+        description: expect.stringContaining("min_routine_interval_seconds"),
+        params: { id: "too_often", routine: often.id, interval_seconds: 60 },
+      },
+    ]);
+    expect(await owner("POST", `/api/v1/agent_routines/${often.id}/activate`)).toMatchObject({ status: 422 });
+    await must(owner("PATCH", `/api/v1/agent_routines/${often.id}`, { schedule: "0 9 * * *" }), 200);
+    await must(owner("POST", `/api/v1/agent_routines/${often.id}/activate`), 200);
+    const schedules = [{ schedule_type: "recurring", cron_expression: "*/59 * * * *", instructions: "Now." }];
+    const refused = await make(owner, { template_bundle: { template: { name: "B", schedules } } });
+    expect(faultsOf(refused)).toEqual([422, expect.stringContaining("template comes more often")]);
+  });
+});
+
 describe("template", () => {
   const template = (word: string) => `kind: AgentTemplate
 name: ${word}

@@ -1,4 +1,6 @@
+import * as v from "valibot";
 import { describe, expect, it } from "vitest";
+import { typeOf } from "../../lib/events/catalogue.ts";
 import { anAgent, anApp, type Call, must, sql, together, unique } from "../harness/index.ts";
 import { aSubscription, namesOf, pull, tell } from "./stage.ts";
 
@@ -276,6 +278,32 @@ describe("an event", () => {
     await expect
       .poll(last, { timeout: 10_000 })
       .toEqual(expect.arrayContaining(["agent_session.deleted", "agent_session.failed"]));
+  });
+
+  it("is a quota that an org has come to: one an hour, which its admins and the app read", async () => {
+    const { acme, globex, app, as, asDeveloper } = await anApp();
+    const quotas = { event_subscriptions: 1, schedules: 0 };
+    await sql("update data.apps set settings = $2 where id = $1", [app, JSON.stringify({ quotas })]);
+    const [owner, member] = [as(acme), as(acme, { role: "member" })];
+    const one = { name: "S", event_names: ["custom.order"] };
+    await must(member("POST", "/api/v1/event_subscriptions", one), 201);
+    for (const _ of [1, 2, 3]) await must(member("POST", "/api/v1/event_subscriptions", one), 422);
+    const agent = await anAgent(as(globex));
+    const daily = { schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "i" };
+    for (const _ of [1, 2]) await must(asDeveloper("POST", `/api/v1/agents/${agent.id}/schedules`, daily), 422);
+    const told = async (call: Call, query = "") =>
+      (await pull(call, { query: `&event_names[]=quota.reached${query}` })).events.map(({ payload, user }) => [
+        v.parse(typeOf("quota.reached")!.schema, payload),
+        user,
+      ]);
+    const full = [[{ quota: "event_subscriptions", limit: 1 }, null]];
+    await expect.poll(() => told(owner), { timeout: 10_000 }).toEqual(full);
+    await expect.poll(() => told(as(globex)), { timeout: 10_000 }).toEqual([[{ quota: "schedules", limit: 0 }, null]]);
+    expect(await told(asDeveloper, `&org=${acme}`)).toEqual(full);
+    expect(await told(member)).toEqual([]);
+    await sql("update data.events set idempotency_key = idempotency_key || ' before' where org_id = $1", [acme]);
+    await must(member("POST", "/api/v1/event_subscriptions", one), 422);
+    await expect.poll(() => told(owner), { timeout: 10_000 }).toEqual([...full, ...full]);
   });
 
   it("is no token that was made: thousands are, each second", async () => {

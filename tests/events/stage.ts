@@ -25,12 +25,19 @@ export const claim = async (call: Call, subscription: { id: string }, body: obje
 export const acknowledge = (call: Call, { delivery_id, receipt_handle }: any): Promise<Answer> =>
   call("POST", `/api/v1/event_subscription_deliveries/${delivery_id}/acknowledge`, { receipt_handle });
 
+/** Whether events are numbered at all, for whoever misses some. */
+async function told(call: Call): Promise<string> {
+  const { body } = await call("GET", "/api/v1/events?limit=500");
+  const events = body.data?.map((event: any) => [event.sequence ?? event.cursor, event.event_name, event.created_at]);
+  return `events: ${JSON.stringify(events ?? body)}`;
+}
+
 /** Waits until the queue holds so many, and gives them, oldest first. */
 export async function queued(call: Call, subscription: { id: string }, count: number): Promise<any[]> {
   for (let tries = 0; ; tries++) {
     const { data } = await must(call("GET", `${at(subscription)}/queue?limit=100`), 200);
     if (data.length >= count) return data;
-    if (tries === 200) throw new Error(`the queue holds ${data.length} instead of ${count}`);
+    if (tries === 200) throw new Error(`the queue holds ${data.length} instead of ${count}; ${await told(call)}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }

@@ -1,6 +1,17 @@
 import { PlatformClient } from "@archastro/sdk";
 import { describe, expect, it } from "vitest";
-import { type App, anAgent, anApp, bearer, caller, must, sql, system, together } from "../harness/index.ts";
+import {
+  type Answer,
+  type App,
+  anAgent,
+  anApp,
+  bearer,
+  caller,
+  must,
+  sql,
+  system,
+  together,
+} from "../harness/index.ts";
 import { acknowledge, aSubscription, at, claim, queued, tell } from "./stage.ts";
 
 /** Acme's owner with a subscription, to whom so many orders were told. */
@@ -94,6 +105,22 @@ describe("a queue", () => {
     expect(numbers(entries)).toEqual([1, 2]);
     for (const { event } of entries) expect([event.sequence, typeof event.cursor]).toEqual([null, "string"]);
     expect((await must(admin("GET", at(subscription)), 200)).available_count).toBe(2);
+  });
+
+  it("hears of a name what came behind its being named, whatever the clock says, also handed on again", async () => {
+    const { acme, owner, subscription } = await withOrders(0);
+    await must(owner("PATCH", at(subscription), { event_names: ["custom.other"] }), 200);
+    await tell(owner, 1);
+    await must(owner("PATCH", at(subscription), { event_names: ["custom.order", "custom.other"] }), 200);
+    await tell(owner, 2);
+    await tell(owner, 3, { name: "custom.other" });
+    await queued(owner, subscription, 2);
+    const other = await aSubscription(owner);
+    await sql("update data.events set created_at = now() + interval '1 hour' where org_id = $1", [acme]);
+    await sql("update data.event_heads set delivered = 0 where org_id = $1", [acme]);
+    await tell(owner, 4);
+    expect(numbers(await queued(owner, subscription, 3))).toEqual([2, 3, 4]);
+    expect(numbers(await queued(owner, other, 1))).toEqual([4]);
   });
 
   it("is nobody else's: not a colleague's, not an admin's; the app's key sees all, and nobody the key's", async () => {
@@ -216,6 +243,30 @@ describe("a claim", () => {
     const began = Date.now();
     expect((await claim(owner, subscription, { wait_seconds: 1 })).data).toEqual([]);
     expect(Date.now() - began).toBeGreaterThanOrEqual(1_000);
+  });
+
+  it("waits beside 199 others of its org at most", { timeout: 60_000 }, async () => {
+    const { acme, globex, as, aToken, owners, asDeveloper, at: app, owner, subscription } = await withOrders(0);
+    const { access_token, id } = await aToken(owners[acme]!);
+    const crowd = caller(bearer(access_token));
+    const refused: Answer[] = [];
+    const claims = together(202, async () => {
+      const answer = await crowd("POST", `${at(subscription)}/claim`, { wait_seconds: 20 });
+      if (answer.status === 429) refused.push(answer);
+      return answer.status;
+    });
+    await expect.poll(() => refused.length, { timeout: 18_000 }).toBe(2);
+    for (const { body, headers } of refused) {
+      expect([body.error.code, headers.get("retry-after")]).toEqual(["too_many_streams", "5"]);
+    }
+    const other = await aSubscription(as(globex));
+    await claim(as(globex), other, { wait_seconds: 1 });
+    // That is the end of all who wait.
+    await must(asDeveloper("DELETE", `${app}/users/${owners[acme]}/tokens/${id}`), 200);
+    await tell(owner, 1);
+    expect((await claims).filter((status) => status === 401)).toHaveLength(200);
+    await claim(owner, subscription);
+    await claim(owner, subscription, { wait_seconds: 1 });
   });
 
   it("that waits gives nothing to who may no longer ask", async () => {

@@ -198,6 +198,25 @@ describe("events", () => {
     expect((await becomes(run.id, "completed")).result).toEqual({ value: "after" });
   });
 
+  it("that happened before a routine named them start none, whatever the clock says, also handed on again", async () => {
+    const { acme, routine, call } = await stage();
+    const made = await routine({ event_type: "custom.a", handler_type: "script", script: "$.order" });
+    const runs = async (): Promise<any[]> =>
+      (await must(call("GET", `/api/v1/agent_routines/${made.id}/runs`), 200)).data;
+    const payloads = async () => (await runs()).map(({ payload }) => payload.order).toSorted();
+    await happen(call, "custom.b", { order: 1 });
+    await happen(call, "custom.order", { order: 2 });
+    await must(call("PATCH", `/api/v1/agent_routines/${made.id}`, { event_type: "custom.b" }), 200);
+    await happen(call, "custom.a", { order: 3 });
+    await must(call("PATCH", `/api/v1/agent_routines/${made.id}`, { event_config: { "custom.order": {} } }), 200);
+    await happen(call, "custom.order", { order: 4 });
+    await expect.poll(payloads, { timeout: 10_000 }).toEqual([4]);
+    await sql("update data.events set created_at = now() + interval '1 hour' where org_id = $1", [acme]);
+    await sql("update data.event_heads set delivered = 0 where org_id = $1", [acme]);
+    await happen(call, "custom.b", { order: 5 });
+    await expect.poll(payloads, { timeout: 10_000 }).toEqual([4, 5]);
+  });
+
   /** A routine that an event starts, and what becomes of the runs that these payloads start. */
   async function started(fields: object, payloads: object[], agentFields: object = {}) {
     const it = await stage(agentFields);
@@ -286,6 +305,10 @@ describe("events", () => {
     expect((await it.get(two.id)).status).toBe("pending");
     await it.becomes(one.id, "completed");
     await it.becomes(two.id, "completed");
+    const query = "/api/v1/events?event_names[]=quota.reached";
+    const { data } = await must(it.call("GET", query), 200);
+    expect(data.map(({ payload }: any) => payload)).toEqual([{ quota: "runs_at_once", limit: 1 }]);
+    expect((await must(it.as(it.acme, { role: "member" })("GET", query), 200)).data).toEqual([]);
   });
 });
 

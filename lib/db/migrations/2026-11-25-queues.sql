@@ -12,6 +12,15 @@ create unique index events_dedupe_key_key on data.events (app_id, sandbox_id, or
 create index agent_routines_listening_idx on data.agent_routines (app_id, sandbox_id, org_id)
   where status = 'active' and coalesce(event_type, event_config::text) is not null;
 
+-- From where on each of these names is heard: from here, or from where it has been. By position, since a clock may step back.
+create function app.heard_since(before jsonb, names text[]) returns jsonb
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select coalesce(jsonb_object_agg(name, coalesce(before -> name, to_jsonb(nextval('data.events_position_seq')))), '{}')
+    from unnest(names) name where name is not null
+$$;
+grant execute on function app.heard_since to agentry_api;
+grant usage on sequence data.events_position_seq to agentry_api;
+
 -- Gives the events of a place their numbers, at most so many, in the order of their positions; answers how many. Whoever
 -- numbers holds the head from before it looks, so that of two at once the second sees what the first has numbered: no
 -- gap, no repeat.
@@ -37,7 +46,7 @@ end $$;
 grant execute on function app.number_events to agentry_api;
 
 -- Refuses rows of a table that their org has enough of, as app.at_most those of an agent. The arguments are the number,
--- and the name under which an app's `settings.quotas` may give another.
+-- and the name under which an app's `settings.quotas` may give another. The detail is the org, and that name.
 create function app.at_most_in_org() returns trigger
 language plpgsql volatile set search_path = '' as $$
 declare
@@ -52,7 +61,10 @@ begin
       from data.apps p where p.id = one.app_id;
     execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tg_table_name)
       into n using one.app_id, one.sandbox_id, one.org_id;
-    if n > most then raise '%', most using errcode = 'AE422', table = tg_table_name, constraint = 'org'; end if;
+    if n > most then
+      raise '%', most using errcode = 'AE422', table = tg_table_name, constraint = 'org',
+        detail = concat_ws(' ', one.org_id, tg_argv[1]);
+    end if;
   end loop;
   return null;
 end $$;
@@ -69,6 +81,8 @@ create table data.event_subscriptions (
   name                       text not null,
   event_names                text[] not null,
   status                     text not null default 'active' check (status in ('active', 'paused')),
+  -- Of each of the names, the position behind which its events are heard; null while it is paused.
+  heard_since                jsonb,
   max_pending_events         integer not null check (max_pending_events between 1 and 1000),
   retention_seconds          integer not null check (retention_seconds between 7200 and 2592000),
   visibility_timeout_seconds integer not null check (visibility_timeout_seconds between 15 and 3600),
@@ -85,6 +99,14 @@ create unique index event_subscriptions_tag_key on data.event_subscriptions (app
 create index event_subscriptions_org_idx on data.event_subscriptions (app_id, sandbox_id, org_id, id);
 create index event_subscriptions_user_idx on data.event_subscriptions (app_id, sandbox_id, org_id, user_id)
   where user_id is not null;
+create function app.listen() returns trigger
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  new.heard_since := case when new.status = 'active' then app.heard_since(old.heard_since, new.event_names) end;
+  return new;
+end $$;
+create trigger listen before insert or update of status, event_names on data.event_subscriptions
+  for each row execute function app.listen();
 create trigger at_most after insert on data.event_subscriptions referencing new table as added
   for each statement execute function app.at_most_in_org('50', 'event_subscriptions');
 alter table app.erasures drop constraint erasures_kind_check;

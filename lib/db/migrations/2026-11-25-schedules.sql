@@ -27,7 +27,7 @@ create trigger at_most_in_org after insert on data.agent_schedules referencing n
 alter table data.agent_routines
   add column next_run_at timestamptz,
   add column due_at timestamptz,
-  add column active_since timestamptz;
+  add column heard_since jsonb;
 create index agent_routines_due_at_idx on data.agent_routines (due_at) where due_at is not null;
 create index agent_routines_place_idx on data.agent_routines (app_id, sandbox_id, org_id, due_at) where due_at is not null;
 
@@ -37,7 +37,8 @@ create function app.plan_routine() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare cron jsonb := coalesce(new.event_config -> 'schedule.cron', '{}');
 begin
-  new.active_since := case when new.status = 'active' then coalesce(new.active_since, now()) end;
+  new.heard_since := case when new.status = 'active' then
+    app.heard_since(old.heard_since, array(select jsonb_object_keys(new.event_config)) || new.event_type) end;
   if new.status <> 'active' or new.schedule is null then
     new.next_run_at := null;
     new.due_at := null;
@@ -51,10 +52,12 @@ begin
   end if;
   return new;
 end $$;
-create trigger plan before insert or update of status, schedule, event_config, next_run_at on data.agent_routines
+create trigger plan before insert or update of status, schedule, event_type, event_config, next_run_at on data.agent_routines
   for each row execute function app.plan_routine();
 -- Those that are active have never been planned, nor reacted to anything: they do from now on.
-update data.agent_routines set due_at = case when schedule is not null then now() end, active_since = now() where status = 'active';
+update data.agent_routines set due_at = case when schedule is not null then now() end,
+    heard_since = app.heard_since(null, array(select jsonb_object_keys(event_config)) || event_type)
+  where status = 'active';
 
 -- Occurrences: what a schedule, or a routine's, was planned for, and what came of it. Links to what they are of, and to
 -- what they began, are no foreign keys: those may be gone.

@@ -6,15 +6,14 @@ import { quotas } from "../../../lib/quotas.ts";
 import { admit, type Running, type Waiting } from "../../../lib/runs/admit.ts";
 import { firing, MAX_CAUSES, matches, valueAt } from "../../../lib/runs/match.ts";
 
-const at = "2026-01-02T03:04:05.67Z";
 type Fired = Parameters<typeof firing>;
 const event = (fields: object = {}): Fired[0] => ({
-  ...{ name: "custom.a", payload: { a: { b: 1 } }, readers: null, causes: [], created_at: at },
+  ...{ name: "custom.a", payload: { a: { b: 1 } }, readers: null, causes: [], position: 7 },
   ...fields,
 });
 const routine = (trigger: object | null = {}, fields: object = {}): Fired[1] => ({
   ...{ id: "arn_1" as Fired[1]["id"], agent_id: "agi_1" as Fired[1]["agent_id"], user_id: null, event_type: null },
-  active_since: "2026-01-02T03:04:05Z",
+  heard_since: { "custom.a": 6 },
   ...{ event_config: trigger && { "custom.a": trigger }, ...fields },
 });
 
@@ -29,10 +28,9 @@ describe("an event", () => {
     ["whose filters don't hold", event(), routine({ filters: { "a.b": 2 } }), null],
     ["one of whose filters doesn't hold", event(), routine({ filters: { "a.b": 1, "a.c": 1 } }), null],
     ["without what a filter names, which is null", event(), routine({ filters: { "a.c": null } }), {}],
-    ["of the moment in which it became active", event(), routine({}, { active_since: at }), null],
-    ["of a little before", event(), routine({}, { active_since: "2026-01-02T03:04:05.671Z" }), null],
-    ["of a little after", event(), routine({}, { active_since: "2026-01-02T03:04:05.669Z" }), {}],
-    ["while it isn't active", event(), routine({}, { active_since: null }), null],
+    ["of before it became active", event(), routine({}, { heard_since: { "custom.a": 8 } }), null],
+    ["of before it was named", event(), routine({}, { heard_since: { "custom.a": 7, "custom.b": 1 } }), null],
+    ["while it isn't active", event(), routine({}, { heard_since: null }), null],
     ["for everyone", event({ readers: ["everyone"] }), routine(), {}],
     ["for its agent", event({ readers: ["agent:agi_1"] }), routine(), {}],
     ["for its co-owner", event({ readers: ["user:usr_1"] }), routine({}, { user_id: "usr_1" }), {}],
@@ -126,13 +124,27 @@ describe("what waits", () => {
       [running("a", { routine_id: "s" })],
       { ...none, admitted: ["b"] },
     ],
-  ])("%s", (_, waits, runs, expected) => expect(admit(waits, runs, quotas, 100)).toEqual(expected));
+  ])("%s", (_, waits, runs, expected) => expect(admit(waits, runs, quotas, 100).admission).toEqual(expected));
 
   it("comes in turn of agents: one with much to do starves none", () => {
     const many = Array.from({ length: 20 }, (_, i) => waiting(`a${i}`));
     const few = [waiting("b0", { agent_id: "two", routine_id: "s" })];
-    const { admitted } = admit([...many, ...few], [], quotas, 2);
-    expect(admitted).toEqual(["a0", "b0"]);
+    const { admission } = admit([...many, ...few], [], quotas, 2);
+    expect(admission.admitted).toEqual(["a0", "b0"]);
+  });
+
+  it.each<[string, number, number, number, object | null]>([
+    ["nothing, where there is room", 2, 3, 3, null],
+    ["what may begin in a minute", 1, 2, 3, { quota: "runs_started_per_minute", agent: null }],
+    ["what an org may have at once", 2, 1, 3, { quota: "runs_at_once", agent: null }],
+    ["what its agent may have at once", 2, 3, 1, { quota: "runs_at_once_of_an_agent", agent: "one" }],
+  ])("has come to %s", (_, rate, runs_at_once, runs_at_once_of_an_agent, expected) => {
+    const few = { ...quotas, runs_at_once, runs_at_once_of_an_agent };
+    expect(admit(all(["a", "b"], "allow_all"), [], few, rate).reached).toEqual(expected);
+  });
+
+  it("has come to no quota where it waits for its like", () => {
+    expect(admit(all(["b"], "buffer_all"), [running("a")], { ...quotas, runs_at_once: 1 }, 1).reached).toBeNull();
   });
 
   it("never is more than may be, of an org, an agent, or in a minute, and uses what there is", () => {
@@ -147,7 +159,8 @@ describe("what waits", () => {
       fc.property(fc.array(run, { maxLength: 20 }), fc.array(run, { maxLength: 6 }), fc.nat(8), (waits, runs, rate) => {
         const w = waits.map((one, i) => ({ ...one, id: `w${i}`, routine_id: `${one.agent_id} ${one.routine_id}` }));
         const r = runs.map((one, i) => ({ ...one, id: `r${i}`, routine_id: `${one.agent_id} ${one.routine_id}` }));
-        const { admitted, skipped, cancelled } = admit(w, r, small, rate);
+        const { admission, reached } = admit(w, r, small, rate);
+        const { admitted, skipped, cancelled } = admission;
         const listed = [...admitted, ...skipped, ...cancelled];
         expect(new Set(listed).size).toBe(listed.length);
         expect(admitted.length).toBeLessThanOrEqual(rate);
@@ -163,6 +176,7 @@ describe("what waits", () => {
           ({ id, overlap, max_concurrent }) =>
             !listed.includes(id) && overlap === "allow_all" && max_concurrent === null,
         );
+        if (free.length) expect(reached).not.toBeNull();
         for (const { agent_id } of free) {
           const isFull =
             admitted.length === rate ||
