@@ -144,10 +144,10 @@ async function attacksOn(system: Product, entry: string): Promise<Attack[]> {
     },
     // As many as are read.
     {
-      name: "refresh with unknown names, 4 KB",
+      name: "refresh with unknown names, 2 KB",
       statuses: /422/,
       connections: 2,
-      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 450 }, (_, i) => `"n${i}":0`)}}`)],
+      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 240 }, (_, i) => `"n${i}":0`)}}`)],
     },
     {
       name: 'mint with scopes of "", 300 KB',

@@ -70,7 +70,7 @@ describe("a body that is made to hurt", () => {
     ],
     "5.3 MB of unknown names, without a credential": async () => [caller(), refresh, unknown(5_300_000), 413],
     "60 KB of unknown names, without a credential": async () => [caller(), refresh, unknown(60_000), 413],
-    "4 KB of unknown names, without a credential": async () => [caller(), refresh, unknown(4_000), 422],
+    "2 KB of unknown names, without a credential": async () => [caller(), refresh, unknown(2_000), 422],
     "300 KB of empty scopes": async ({ at, acme, owners, asDeveloper }) => [
       asDeveloper,
       `${at}/users/${owners[acme]}/tokens`,
@@ -147,11 +147,11 @@ describe("a dead credential", () => {
 describe("a body that is the credential", () => {
   const sized = (bytes: number) => `{"refresh_token":"${"x".repeat(bytes - 20)}"}`;
 
-  it("may have 4 KB and no more", async () => {
-    expect((await caller()("POST", refresh, sized(4096))).status).toBe(401);
-    const { status, body } = await caller()("POST", refresh, sized(4097));
+  it("may have 2 KB and no more", async () => {
+    expect((await caller()("POST", refresh, sized(2048))).status).toBe(401);
+    const { status, body } = await caller()("POST", refresh, sized(2049));
     expect([status, body.error.code]).toEqual([413, "payload_too_large"]);
-    expect(await statusBeforeBody(refresh, { "Content-Length": "4097" })).toBe(413);
+    expect(await statusBeforeBody(refresh, { "Content-Length": "2049" })).toBe(413);
   });
 
   it("is counted as it comes where it announces nothing", async () => {
@@ -161,7 +161,7 @@ describe("a body that is the credential", () => {
       const sent = { method: "POST", headers, body, duplex: "half" } as RequestInit;
       return (await fetch(system.base + refresh, sent)).status;
     };
-    expect([await send(4096), await send(4097)]).toEqual([401, 413]);
+    expect([await send(2048), await send(2049)]).toEqual([401, 413]);
   });
 });
 

@@ -3,7 +3,7 @@
  * refuses. Around it stand the bounds that it lacks: how often a schema is entered, which patterns run, and where.
  */
 import { dereference, format, type OutputUnit, type Schema, validate } from "@cfworker/json-schema";
-import { isMap, isWithin } from "../http/valid.ts";
+import { isMap, isWithinAsJson } from "../http/valid.ts";
 import { Pattern } from "../script/pattern.ts";
 
 export type Fault = {
@@ -133,7 +133,7 @@ function faultsOf(schema: Record<string, unknown>): string[] {
   };
   const depth = depthOf(schema);
   if (depth > MAX_DEPTH) return [`/ must not be nested deeper than ${MAX_DEPTH}`];
-  if (!isWithin(JSON.stringify(schema), MAX_BYTES)) return ["/ must be at most 64 KB as JSON"];
+  if (!isWithinAsJson(schema, MAX_BYTES)) return ["/ must be at most 64 KB as JSON"];
   look(schema, "", add);
   if (faults.length) return faults;
   const prepared = prepare(schema);

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
 import { type Row, real } from "../db/schema.ts";
-import { flag, isWithin, list, map, nullable, rule, stamp, text } from "../http/valid.ts";
+import { flag, isWithin, isWithinAsJson, list, map, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import { positive } from "../paging.ts";
 import { configKindNames, configKinds } from "./kinds.ts";
@@ -46,7 +46,7 @@ const note = {
     v.nullable(
       v.pipe(
         map,
-        v.check((data) => isWithin(JSON.stringify(data), MAX_DATA_BYTES), "must be at most 8 KB as JSON"),
+        v.check((data) => isWithinAsJson(data, MAX_DATA_BYTES), "must be at most 8 KB as JSON"),
       ),
     ),
   ),

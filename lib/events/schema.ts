@@ -1,7 +1,7 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as v from "valibot";
 import { type Row, real } from "../db/schema.ts";
-import { idOf, isWithin, list, map, nullable, stamp, text } from "../http/valid.ts";
+import { idOf, isWithinAsJson, list, map, nullable, stamp, text } from "../http/valid.ts";
 import { positive } from "../paging.ts";
 import { catalogue, type EventType, MAX_NAME, MAX_PAYLOAD, typeOf } from "./catalogue.ts";
 
@@ -39,7 +39,7 @@ export const createEventBody = v.strictObject({
   ),
   payload: v.pipe(
     map,
-    v.check((payload) => isWithin(JSON.stringify(payload), MAX_PAYLOAD), "must be at most 32 KB as JSON"),
+    v.check((payload) => isWithinAsJson(payload, MAX_PAYLOAD), "must be at most 32 KB as JSON"),
   ),
   /** While the first is kept, an event of the same name and key is not written again. */
   dedupe_key: v.optional(v.nullable(v.pipe(text(255), v.nonEmpty()))),

@@ -7,8 +7,8 @@ import { ApiError } from "../errors.ts";
 export const MAX_BODY_BYTES = 8_000_000;
 /** Read for anybody; more than that, for whom the database has let in. */
 export const MAX_UNSEEN_BYTES = 64 * 1024;
-/** Of a body that is the credential. The longest refresh token has an eighth of it. */
-export const MAX_CREDENTIAL_BYTES = 4096;
+/** Of a body that is the credential. The longest refresh token has a quarter of it. */
+export const MAX_CREDENTIAL_BYTES = 2048;
 const MAX_DRAIN_MS = 1000;
 const READ_BYTES = 256 * 1024;
 
@@ -33,14 +33,14 @@ function lengthOf({ req }: Context): number {
 export const announced: MiddlewareHandler = (c, next) => (Number.isFinite(lengthOf(c)) ? whole(c, next) : next());
 
 /**
- * The body's text. One above 64 KB, or of unknown length, is not read before the database has seen the credential; where
- * the credential is in the body, it can't be above 4 KB.
+ * The body, as it came. One above 64 KB, or of unknown length, is not read before the database has seen the credential;
+ * where the credential is in the body, it can't be above 2 KB.
  */
-export async function readText(c: Context<{ Variables: { db?: TenantDb } }>): Promise<string> {
+export async function readBody(c: Context<{ Variables: { db?: TenantDb } }>): Promise<Uint8Array> {
   const { db } = c.var;
   if (db && lengthOf(c) > MAX_UNSEEN_BYTES) await db.enter();
   await (db ? whole : credential)(c, async () => {});
-  return c.req.text();
+  return c.req.bytes();
 }
 
 /** Reads on for a while: a client that is still sending would see a broken connection instead of the answer. */

@@ -6,6 +6,7 @@ import type { OccurrenceOutcome, Overlap, Row, ScheduleStatus } from "../db/sche
 import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { newId } from "../ids.ts";
+import type { Kind } from "../kinds.ts";
 import { wholeAcl } from "../routines/queries.ts";
 import type { SessionRow } from "../sessions/remote.ts";
 import { createSessionBody } from "../sessions/schema.ts";
@@ -124,12 +125,15 @@ const begins = (outcome: OccurrenceOutcome) => outcome === "fired" || outcome ==
 const records = (items: object[], columns: string) =>
   sql`jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (${sql.raw(columns)})`;
 
+/** An id of its own for each row, of which there are at most so many. */
+const idsOf = (kind: Kind, most: number) =>
+  sql`(${Array.from({ length: most }, () => newId(kind))}::text[])[row_number() over ()]`;
+
 /** What tells of the rows of a part of the statement, of which there are at most so many: entries of the feed, and events. */
 function told(db: TenantDb, part: string, kind: Scheduled | "agent_session" | "agent_routine_run", most: number) {
   const event = kind === "agent_schedule" ? "updated" : "created";
   const { kind: name, title, agent_id, readers } = telling(db, kind, event);
-  const ids = (of: "activity_feed_entry" | "event") =>
-    sql`(${Array.from({ length: most }, () => newId(of))}::text[])[row_number() over ()]`;
+  const ids = (of: "activity_feed_entry" | "event") => idsOf(of, most);
   const rows = sql`${sql.ref(part)} as changed`;
   const about = { agent_id: agent_id!, readers: readers! };
   return sql`${sql.ref(`${part}_entries`)} as (${db.insertFrom("changed", rows, "activity_feed_entries", {
@@ -167,13 +171,12 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
       ...(begins(item.outcome) && {
         fired: true,
         begun: newId(isSchedule ? "agent_session" : "agent_routine_run"),
-        trajectory: newId("trajectory"),
       }),
     }));
   const planned = withIds(comes.map((come) => ({ id: newId("occurrence"), ...come })));
   const freed = withIds(settled);
   const most = [...planned, ...freed].filter(({ fired }) => fired).length;
-  const extra = "fired boolean, begun text, trajectory text";
+  const extra = "fired boolean, begun text";
 
   const moved = db.updateEach(
     table,
@@ -214,17 +217,18 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
     },
     waits,
   );
-  const trajectories = records(
-    [...planned, ...freed].filter(({ fired }) => fired),
-    "begun text, trajectory text",
-  );
-  const whole = sql`fired join (${db.selectFrom(table).selectAll()}) as above on above.id = coalesce(schedule_id, routine_id)`;
+  // Each looks its own up, by all that an index has: PostgreSQL guesses one row, and would look all through for each.
+  const id = sql`coalesce(fired.schedule_id, fired.routine_id)`;
+  const own = db
+    .selectFrom(table)
+    .where(sql<boolean>`(${sql.ref(`${table}.agent_id`)}, ${sql.ref(`${table}.id`)}) = (fired.agent_id, ${id})`);
+  const whole = sql`fired cross join lateral (${own.selectAll().limit(1)}) as above`;
   const begin = isSchedule
-    ? db.insertFrom("above", sql`${whole} join ${trajectories} on item.begun = fired.session_id`, "agent_sessions", {
+    ? db.insertFrom("above", whole, "agent_sessions", {
         id: sql`fired.session_id`,
         agent_id: sql`above.agent_id`,
         schedule_id: sql`above.id`,
-        trajectory_id: sql`item.trajectory`,
+        trajectory_id: idsOf("trajectory", most),
         instructions: sql`above.instructions`,
         ...{ max_turns: sql`${max_turns}::int`, max_tokens: sql`${max_tokens}::int` },
         max_runs_per_turn: sql`${max_runs_per_turn}::int`,

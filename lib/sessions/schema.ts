@@ -1,7 +1,20 @@
 import * as v from "valibot";
 import { checkSchema } from "../configs/json-schema.ts";
 import { callOutcomes, effects, type Row, sessionStatuses } from "../db/schema.ts";
-import { flag, idOf, isWithin, list, map, metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
+import {
+  flag,
+  idOf,
+  isWithin,
+  isWithinAsJson,
+  list,
+  map,
+  metadata,
+  notYet,
+  nullable,
+  rule,
+  stamp,
+  text,
+} from "../http/valid.ts";
 import { MAX_PAGE_SIZE, PAGE_SIZE, positive } from "../paging.ts";
 import { frameSchemas, inboxMessage } from "./frames.ts";
 import type { SessionRow, SessionView } from "./remote.ts";
@@ -19,7 +32,7 @@ const upTo = (most: number, usual: number) =>
 
 const result_schema = v.pipe(
   map,
-  v.check((schema) => isWithin(JSON.stringify(schema), MAX_SCHEMA), "must be at most 16 KB as JSON"),
+  v.check((schema) => isWithinAsJson(schema, MAX_SCHEMA), "must be at most 16 KB as JSON"),
   v.check((schema) => schema.type === "object", 'must be a JSON Schema whose type is "object"'),
   v.rawCheck<Record<string, unknown>>(({ dataset, addIssue }) => {
     if (dataset.typed) for (const message of checkSchema(dataset.value)) addIssue({ message });
@@ -95,7 +108,7 @@ export const resolveBody = v.pipe(
     result: v.optional(
       v.pipe(
         v.unknown(),
-        v.check((result) => isWithin(JSON.stringify(result), MAX_TEXT), "must be at most 64 KB as JSON"),
+        v.check((result) => isWithinAsJson(result, MAX_TEXT), "must be at most 64 KB as JSON"),
       ),
     ),
   }),

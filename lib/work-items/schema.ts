@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { type Row, workItemStatuses } from "../db/schema.ts";
-import { idOf, isWithin, map, stamp, text } from "../http/valid.ts";
+import { idOf, isWithinAsJson, map, stamp, text } from "../http/valid.ts";
 import { MAX_PAGE_SIZE, positive } from "../paging.ts";
 
 /** Of a result or an error, as JSON. */
@@ -11,7 +11,7 @@ const lease_owner = v.pipe(text(255), v.nonEmpty());
 const lease_seconds = v.optional(v.pipe(v.number(), v.integer(), v.minValue(15), v.maxValue(3600)), 300);
 const outcome = v.pipe(
   map,
-  v.check((said) => isWithin(JSON.stringify(said), MAX_BYTES), "must be at most 64 KB as JSON"),
+  v.check((said) => isWithinAsJson(said, MAX_BYTES), "must be at most 64 KB as JSON"),
 );
 
 export const listWorkItemsQuery = v.object({

@@ -113,6 +113,6 @@ it("says of a list how long it may be and what is in it", () => {
 
 it("says what a body may have, and a part of it that may hold more", () => {
   expect(operationOf("POST /api/v1/agents").responses[413].description).toContain("8,000,000");
-  expect(operationOf("POST /api/v1/auth/refresh").responses[413].description).toContain("4,096");
+  expect(operationOf("POST /api/v1/auth/refresh").responses[413].description).toContain("2,048");
   expect(bodyOf("POST /api/v1/scripts/run").scope).toMatchObject({ "x-max-values": 100_000 });
 });
