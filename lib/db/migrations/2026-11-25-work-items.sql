@@ -23,13 +23,15 @@ create table data.work_items (
   primary key (app_id, sandbox_id, id),
   constraint work_items_command_key unique (app_id, sandbox_id, org_id, run_id, command_id),
   constraint work_items_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
-    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
+    references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint work_items_run_fkey foreign key (app_id, sandbox_id, org_id, run_id)
+    references data.agent_routine_runs (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index work_items_agent_idx on data.work_items (app_id, sandbox_id, org_id, agent_id, id);
 create index work_items_open_idx on data.work_items (app_id, sandbox_id, org_id, agent_id, id)
   where status in ('queued', 'claimed', 'running');
--- A page of a hundred makes 7 MB.
+-- As JSON is written here, with its blanks: a page of a hundred makes 10 MB.
 alter table data.work_items
-  add constraint work_items_payload_check check (octet_length(payload::text) <= 65536),
+  add constraint work_items_payload_check check (octet_length(payload::text) <= 98304),
   add constraint work_items_outcome_check check (octet_length(jsonb_build_array(result, error)::text) <= 98304);
 select app.wall('data.work_items', 'select, insert, update');

@@ -1,0 +1,187 @@
+/** Graphs that hand work to agents, that wait for events, and that are steps of a chain: through the front door. */
+import { describe, expect, it } from "vitest";
+import { anAgent, anApp, type Call, must, sql, unique } from "../harness/index.ts";
+import { instructionsOf, type Rule, until } from "../sessions/stage.ts";
+
+const scripted = { model: "scripted/script" };
+const trigger = { kind: "WorkflowTrigger", id: "t" };
+
+/** An agent of a fresh app whose routines go the way of graphs; each begins at a trigger, and leads to the first node. */
+async function stage() {
+  const app = await anApp();
+  const call: Call = app.as(app.acme);
+  const agent = await anAgent(call, scripted);
+  const aGraph = async (...nodes: ({ id: string } & Record<string, unknown>)[]) => {
+    const [first] = nodes;
+    const graph = { kind: "WorkflowGraph", version: 1, name: "g", start_node: "t" };
+    const raw_content = JSON.stringify({ ...graph, nodes: [{ ...trigger, on_success: first!.id }, ...nodes] });
+    const body = { kind: "WorkflowGraph", mime_type: "application/json", raw_content };
+    return (await must(call("POST", "/api/v1/config", body), 201)).id as string;
+  };
+  const aRoutine = async (fields: object) =>
+    must(
+      call("POST", `/api/v1/agents/${agent.id}/agent_routines`, {
+        ...{ name: "a routine", event_type: "agentroutine.invoked", status: "active", ...fields },
+      }),
+      200,
+    );
+  const get = (id: string) => must(call("GET", `/api/v1/agent_routines/runs/${id}`), 200);
+  const invoke = async (routine: { id: string }, body: object = {}) =>
+    (await must(call("POST", `/api/v1/agent_routines/${routine.id}/invoke`, { message: "Go.", ...body }), 200))
+      .id as string;
+  const begin = async (...nodes: Parameters<typeof aGraph>) =>
+    invoke(await aRoutine({ handler_type: "workflow_graph", config: await aGraph(...nodes) }));
+  const becomes = (id: string, ...statuses: string[]) =>
+    until(`${id} is ${statuses}`, async () => {
+      const run = await get(id);
+      return statuses.includes(run.status) ? run : null;
+    });
+  const cancel = (id: string) => must(call("POST", `/api/v1/agent_routines/runs/${id}/cancel`), 200);
+  return { ...app, call, agent, aGraph, aRoutine, get, invoke, begin, becomes, cancel };
+}
+const finishes = (result: object): Rule => ({ tool_calls: [{ name: "finish", arguments: { result } }] });
+
+describe("work that a session does", () => {
+  const work = (participant: string, ...rules: Rule[]) => ({
+    ...{ kind: "WorkflowEmbedAgent", id: "w", participant, instructions: instructionsOf(...rules) },
+  });
+
+  it("is told what to do and with what, and gives what that comes to", async () => {
+    const { call, begin, becomes } = await stage();
+    const clerk = await anAgent(call, { ...scripted, lookup_key: unique("clerk") });
+    const id = await begin(work(clerk.lookup_key, { match: '"Go."', text: "Gone." }, { text: "What?" }));
+    expect(await becomes(id, "completed", "failed")).toMatchObject({
+      status: "completed",
+      result: { output: "Gone." },
+    });
+    const [session, ...others] = (await must(call("GET", `/api/v1/agent_sessions?routine_run[]=${id}`), 200)).data;
+    expect([session.agent, session.status, others]).toEqual([clerk.id, "completed", []]);
+  });
+
+  it("is done by the routine's own agent, too, by a participant of the run, and to a schema", async () => {
+    const { call, agent, aGraph, aRoutine, invoke, becomes } = await stage();
+    const clerk = await anAgent(call, scripted);
+    const result_schema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
+    const own = { ...work(agent.id, finishes({ n: 1 })), result_schema, on_success: "v" };
+    const named = { ...work("{{ `cle` }}rk".replaceAll("`", '"'), finishes({ n: 2 })), id: "v", input: null };
+    const config = await aGraph(own, { ...named, inputs: ["w"], result_schema });
+    const routine = await aRoutine({ handler_type: "workflow_graph", config });
+    const id = await invoke(routine, { participants: { clerk: clerk.id } });
+    expect((await becomes(id, "completed", "failed")).result).toEqual({ n: 2 });
+    const { data } = await must(call("GET", `/api/v1/agent_sessions?routine_run[]=${id}`), 200);
+    expect(data.map((one: any) => one.agent)).toEqual([clerk.id, agent.id]);
+  });
+
+  it("is for no agent that the run may not give work to: one of another org, and one that its own list keeps", async () => {
+    const { call, as, globex, agent, begin, becomes } = await stage();
+    const foreign = await anAgent(as(globex), scripted);
+    const grants = (principal_type: string, actions: string[], principal?: string) => ({
+      ...{ principal_type, actions, ...(principal && { principal }) },
+    });
+    const kept = await anAgent(call, { ...scripted, acl: { grants: [grants("everyone", ["read"])] } });
+    const open = { grants: [grants("agent", ["read", "write"], agent.id)] };
+    const given = await anAgent(call, { ...scripted, acl: open });
+    for (const [participant, status] of [
+      [foreign.id, "failed"],
+      [kept.id, "failed"],
+      ["nobody", "failed"],
+      [given.id, "completed"],
+    ] as const) {
+      const done = await becomes(await begin(work(participant, { text: "Done." })), "completed", "failed");
+      expect([participant, done.status]).toEqual([participant, status]);
+      if (status === "failed") expect(done.result.error).toContain(`there is no agent ${participant}`);
+    }
+    const sessions = await sql("select from data.agent_sessions where agent_id in ($1, $2)", [foreign.id, kept.id]);
+    expect(sessions).toEqual([]);
+  });
+
+  it("that comes to nothing takes the node's way for errors, and a schema that is none is one", async () => {
+    const { call, begin, becomes } = await stage();
+    const clerk = await anAgent(call, { model: "scripted/none-such" });
+    const told = { kind: "WorkflowCondition", id: "c", condition: "false" };
+    const failing = { ...work(clerk.id), on_error: "c" };
+    const { status, result } = await becomes(await begin(failing, told), "completed", "failed");
+    expect([status, result.node]).toEqual(["completed", "w"]);
+    const odd = { ...work(clerk.id), result_schema: { type: "array" } };
+    expect((await becomes(await begin(odd), "failed")).result.error).toMatch(/^w: result_schema: /);
+  });
+
+  it("ends with its run", async () => {
+    const { call, begin, cancel } = await stage();
+    const clerk = await anAgent(call, scripted);
+    const id = await begin(work(clerk.id, { delay_ms: 30_000, text: "Late." }));
+    const session = () =>
+      call("GET", `/api/v1/agent_sessions?routine_run[]=${id}`).then(({ body }) => body.data[0] ?? null);
+    await until("it is at work", async () => ((await session())?.status === "running" ? true : null));
+    await cancel(id);
+    await until("it is cancelled", async () => ((await session()).status === "cancelled" ? true : null));
+  });
+});
+
+describe("work for whoever claims it", () => {
+  const work = (participant: string, more: object = {}) => ({
+    ...{
+      kind: "WorkflowEmbedAgent",
+      id: "w",
+      participant,
+      worker: "external",
+      instructions: "Look at {{ $.message }}",
+    },
+    ...more,
+  });
+  const handed = async (more: object = {}) => {
+    const it = await stage();
+    const clerk = await anAgent(it.call);
+    const id = await it.begin(work(clerk.id, more));
+    const list = async () => (await must(it.call("GET", `/api/v1/work_items?execution=${id}`), 200)).data as any[];
+    const item = await until("its item is there", async () => (await list())[0] ?? null);
+    const claim = async (lease_owner = "me") =>
+      (await must(it.call("POST", `/api/v1/agents/${clerk.id}/work_items/claim`, { lease_owner }), 200)).data;
+    const act = (verb: string, body: object) =>
+      it.call("POST", `/api/v1/work_items/${item.id}/${verb}`, { lease_owner: "me", ...body });
+    return { ...it, clerk, id, list, item, claim, act };
+  };
+
+  it("is an item of that agent, which says what is to be done; what is submitted is what the node gives", async () => {
+    const { call, agent, clerk, id, item, claim, act, becomes } = await handed();
+    expect(item).toMatchObject({
+      ...{ agent: clerk.id, execution: id, routine_run: id, node_id: "w", status: "queued", attempt_count: 0 },
+      payload: { instructions: "Look at Go.", input: { message: "Go." }, result_schema: null },
+    });
+    const journal = async () => must(call("GET", `/api/v1/agent_routines/runs/${id}/journal`), 200);
+    await until("it waits", async () => ((await journal()).journal.status === "waiting" ? true : null));
+    expect((await claim()).work_item.id).toBe(item.id);
+    await must(act("submit", { result: { n: 7 } }), 204);
+    expect((await becomes(id, "completed", "failed")).result).toEqual({ n: 7 });
+    await must(act("submit", { result: { n: 7 } }), 204);
+    expect((await act("submit", { result: { n: 8 } })).status).toBe(409);
+    const told = await sql("select name from data.events where payload ->> 'id' = $1 order by position", [item.id]);
+    expect(told.map(({ name }) => name)).toEqual([
+      ...["work_item.created", "work_item.updated", "work_item.claimed", "work_item.updated", "work_item.succeeded"],
+    ]);
+    expect(agent.id).not.toBe(clerk.id);
+  });
+
+  it("that is given up fails the node with what was said", async () => {
+    const { id, claim, act, becomes } = await handed();
+    await claim();
+    await must(act("fail", { error: { message: "no such order" } }), 204);
+    expect((await becomes(id, "completed", "failed")).result).toEqual({ error: "w: no such order" });
+  });
+
+  it("fails the node where what was submitted isn't of its schema", async () => {
+    const result_schema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
+    const { id, claim, act, becomes } = await handed({ result_schema });
+    await claim();
+    await must(act("submit", { result: { n: "seven" } }), 204);
+    expect((await becomes(id, "completed", "failed")).result.error).toMatch(/^w: what was submitted: .*\/n/);
+  });
+
+  it("ends with its run: who has it is told so", async () => {
+    const { id, claim, act, cancel, list } = await handed();
+    await claim();
+    await cancel(id);
+    await until("it is failed", async () => ((await list())[0].status === "failed" ? true : null));
+    expect((await act("submit", { result: {} })).status).toBe(409);
+  });
+});
