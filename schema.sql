@@ -1639,6 +1639,30 @@ create trigger leave_objects after delete on data.event_subscriptions referencin
   for each statement execute function app.leave_objects('event_subscription');
 select app.wall('data.event_subscriptions', 'select, insert, update, delete');
 
+-- For which event a run waits: the first behind a number that has the name and these values, and that the run may read.
+create table data.event_waits (
+  id         text collate "C" not null,
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  run_id     text collate "C" not null,
+  name       text not null,
+  filters    jsonb not null check (octet_length(filters::text) <= 8192),
+  -- The newest number that was given before.
+  since      bigint not null,
+  -- The event, when it has come: the run takes it, and the row goes.
+  event_id   text,
+  created_at timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint event_waits_run_fkey foreign key (app_id, sandbox_id, org_id, run_id)
+    references data.agent_routine_runs (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index event_waits_run_idx on data.event_waits (app_id, sandbox_id, org_id, run_id);
+create index event_waits_name_idx on data.event_waits (app_id, sandbox_id, org_id, name);
+create trigger at_most after insert on data.event_waits referencing new table as added
+  for each statement execute function app.at_most_in_org('1000', 'event_waits');
+select app.wall('data.event_waits', 'select, insert, update, delete');
+
 -- What models were asked for, and what it took: a row before the call, its figures after. One whose end nobody wrote down
 -- stays `unknown`. It goes with whoever asked.
 create table data.model_calls (

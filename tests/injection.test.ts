@@ -171,6 +171,8 @@ async function seed() {
         values ('${app.id}', '-', '${org}', '${newId("model_call")}', 'chat', ${quote(text)});
       insert into data.events (app_id, sandbox_id, org_id, id, name, payload)
         values ('${app.id}', '-', '${org}', '${newId("event")}', ${quote(text)}, '{}');
+      insert into data.event_waits (app_id, sandbox_id, org_id, id, run_id, name, filters, since)
+        values ('${app.id}', '-', '${org}', '${newId("event_wait")}', '${run}', ${quote(text)}, '{}', 0);
       insert into data.event_heads (app_id, sandbox_id, org_id) values ('${app.id}', '-', '${org}');
       insert into data.event_subscriptions (app_id, sandbox_id, org_id, id, name, event_names, max_pending_events,
           retention_seconds, visibility_timeout_seconds)

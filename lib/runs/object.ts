@@ -19,6 +19,7 @@ import { entryOf, type Projection, telling } from "./project.ts";
 import type { RunPage, RunRow, RunsRemote, RunView } from "./remote.ts";
 import { type Hands, Run } from "./run.ts";
 import { argumentsOf, heard, letGo, type RunWorld, send } from "./send.ts";
+import { listen } from "./waits.ts";
 
 /** So long an answer of the database holds: that the org is alive, what the agent's secrets are, whose its routines are. */
 const FRESH_MS = 4_000;
@@ -180,6 +181,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
         return this.orgStatus !== "suspended";
       },
       evaluate: argumentsOf,
+      listen: (wait, given) => listen(this.db, row, wait, given),
       send: async (_, command) => {
         await fresh();
         return send(this.#world(pinned()), row, pinned(), command);

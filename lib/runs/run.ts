@@ -5,7 +5,7 @@
  */
 import type { CallOutcome, Effect } from "../db/schema.ts";
 import { isMap, isWithin } from "../http/valid.ts";
-import { type Id, idAs } from "../ids.ts";
+import { type Id, idAs, isId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash } from "../model/index.ts";
 import type { Json } from "../script/index.ts";
@@ -73,6 +73,8 @@ export type Hands = {
   mayGoOn(): Promise<boolean>;
   /** The arguments of an ask. Throws a sentence for people where they have no value. */
   evaluate(ask: Ask): Promise<Json>;
+  /** From now on an event is listened for, by a wait of that id; why it can't be, as a sentence for people. */
+  listen(wait: Id<"event_wait">, given: Json): Promise<string | null>;
   send(pinned: Pinned, command: Sending): Promise<Came>;
   /** What has come of what a command was handed to, by now; null where nothing has. */
   heard(pinned: Pinned, handed_to: string, command: Json): Promise<Came | null>;
@@ -113,9 +115,10 @@ const refused = (status: Refused["refused"]["status"], code: string, message: st
 });
 /** What a command is handed to: its id is of the command's, so that however often that is sent there is one of it. */
 function handed(kind: AskKind, command: string, given: Json): string | null {
-  if (kind === "preset") return idAs("agent_session", command);
-  if (kind !== "work") return null;
-  return idAs(isMap(given) && given.worker === "external" ? "work_item" : "agent_session", command);
+  const { worker, event = null } = isMap(given) ? given : {};
+  if (kind === "wait") return event === null ? null : idAs("event_wait", command);
+  if (kind === "work" && worker === "external") return idAs("work_item", command);
+  return kind === "preset" || kind === "work" ? idAs("agent_session", command) : null;
 }
 const sentence = (error: unknown) => (error instanceof Error ? error.message : String(error)).slice(0, MAX_ERROR);
 
@@ -395,9 +398,12 @@ export class Run {
       failed = sentence(error);
     }
     if (failed !== null) given = null;
+    const handed_to = handed(kind, id, given);
+    // Before it is written down, so that nothing is missed that happens from then on.
+    if (handed_to && isId("event_wait", handed_to)) failed = await this.#hands.listen(handed_to, given);
     const told = this.#hands.mask(given);
     const arguments_hash = await jsonHash(told);
-    if (this.isOver) return;
+    if (this.isOver) return handed_to ? this.#hands.letGo(handed_to) : undefined;
     const asked: RunEvent = {
       ...{ type: "command.requested", command: id, node, key, kind, arguments: told, arguments_hash, effect },
     };
@@ -460,7 +466,10 @@ export class Run {
   }
 
   #came(id: string, came: Came): void {
+    const { handed_to } = commandOf(this.#state, id)!;
     this.#append(this.#toldOf(id, came));
+    // Whoever worked has ended by itself; nobody else ends a wait.
+    if (handed_to && isId("event_wait", handed_to) && !commandOf(this.#state, id)) this.#hands.letGo(handed_to);
   }
 
   /** What is written down of it. */

@@ -34,6 +34,7 @@ import { graphOf, type PinnedRoutine } from "./pin.ts";
 import { UNFIT } from "./programs.ts";
 import type { RunRow } from "./remote.ts";
 import type { Came, Sending } from "./run.ts";
+import { eventOf, stopListening } from "./waits.ts";
 
 /** Of what a session is told of an event, in characters. */
 const MAX_TOLD = 20_000;
@@ -82,7 +83,7 @@ export async function send(world: RunWorld, row: RunRow, pinned: PinnedRoutine, 
     case "work":
       return handOver(world, row, pinned, command);
     case "wait":
-      return waitFor(command);
+      return waitFor(world, pinned, command);
     default:
       throw new Error(`nobody is sent what is ${command.kind}`);
   }
@@ -220,6 +221,7 @@ async function begin(
 
 /** What has come of what a command of these arguments was handed to, by now; null where nothing has. */
 export async function heard(world: RunWorld, pinned: PinnedRoutine, id: string, given: Json): Promise<Came | null> {
+  if (isId("event_wait", id)) return eventOf(world.db, id);
   if (isId("work_item", id)) return submitted(world.db, id, workOf(given));
   const session = await sessionRow(world.db, id);
   if (!session) return { error: "its session was deleted" };
@@ -233,6 +235,7 @@ const unfinished = ({ status, error }: SessionView) => ({ error: error ?? `its s
 
 /** Nobody waits any more for what a command was handed to. */
 export async function letGo(db: TenantDb, env: Bindings, id: string): Promise<void> {
+  if (isId("event_wait", id)) return stopListening(db, id);
   if (isId("work_item", id)) return void (await failWorkItem(db, id, "the run has ended").execute());
   const session = await sessionRow(db, id);
   if (session) await sessionOf(env, session).cancel(session);
@@ -412,8 +415,10 @@ function failed(error: unknown): Came {
   return error.retryable ? { passing: said } : { error: said };
 }
 
-function waitFor({ arguments: given, begun_at }: Sending): Came {
-  if (fieldsOf(given).event != null) return { error: "not_available: events can't be waited for yet" };
+async function waitFor(world: RunWorld, pinned: PinnedRoutine, command: Sending): Promise<Came> {
+  const { arguments: given, begun_at, handed_to } = command;
+  const came = handed_to && (await heard(world, pinned, handed_to, given));
+  if (came) return came;
   try {
     return { later: true, until: new Date(waitUntil(given, Date.parse(begun_at))).toISOString() };
   } catch (error) {

@@ -241,6 +241,41 @@ describe("work that a graph hands over", { timeout: 120_000 }, () => {
   });
 });
 
+it.each([
+  ["as the wait is written down", /insert into "data"."event_waits"/, false],
+  ["as the event is handed on", /update .*event_waits.* item\.event_id/s, true],
+])(
+  "a run that waits for an event has it once, though the process ends %s",
+  async (_, statement, isPublished) => {
+    const agent = await anAgent(stage.ask);
+    const name = `custom.wait_${serial++}`;
+    const publish = (n: number) => must(stage.ask("POST", "/api/v1/events", { name, payload: { n } }), 201);
+    const waits = (id: string) => query("select from data.event_waits where run_id = $1", id);
+    if (!isPublished) stage.database.hold(statement);
+    const { id, ends } = await aGraphRun({ kind: "WorkflowWait", id: "w", event: name }, agent);
+    if (isPublished) {
+      await until("it waits", async () => ((await waits(id)).length ? true : null));
+      stage.database.hold(statement);
+      await publish(1);
+    }
+    await until("it is held", () => (stage.database.waiting() ? true : null));
+    stage.kill();
+    stage.database.letGo();
+    await stage.isUp();
+    if (!isPublished) {
+      await until("it listens", async () => {
+        const status = async () =>
+          (await must(stage.ask("GET", `/api/v1/agent_routines/runs/${id}/journal`), 200)).journal.status;
+        return (await status().catch(() => null)) === "waiting" ? true : null;
+      });
+      await publish(1);
+    }
+    expect((await ends()).result).toEqual({ n: 1 });
+    await until("nothing waits any more", async () => ((await waits(id)).length ? null : true));
+  },
+  120_000,
+);
+
 it("starts nothing while its org is suspended, and goes on when that is lifted", { timeout: 120_000 }, async () => {
   const { app } = stage;
   const status = (status: string) => must(app.asDeveloper("PATCH", `${app.at}/orgs/${app.acme}`, { status }), 200);

@@ -185,3 +185,92 @@ describe("work for whoever claims it", () => {
     expect((await act("submit", { result: {} })).status).toBe(409);
   });
 });
+
+describe("a wait for an event", () => {
+  const waiting = (more: object = {}) => ({ kind: "WorkflowWait", id: "w", event: "custom.paid", ...more });
+  const listening = (id: string, n = 1) =>
+    until(`${id} listens`, async () => {
+      const rows = await sql("select id from data.event_waits where run_id = $1 and event_id is null", [id]);
+      return rows.length === n ? true : null;
+    });
+  const isForgotten = (id: string) =>
+    until("its wait is gone", async () =>
+      (await sql("select from data.event_waits where run_id = $1", [id])).length ? null : true,
+    );
+  const publish = (call: Call, payload: object, name = "custom.paid") =>
+    must(call("POST", "/api/v1/events", { name, payload }), 201);
+
+  it("gives the payload of the first that fits, and of none that was told before", async () => {
+    const { call, begin, becomes } = await stage();
+    const filters = { "order.id": "{{ $.message }}", "$.kind": "full" };
+    await publish(call, { order: { id: "Go." }, kind: "full", n: 0 });
+    const id = await begin(waiting({ filters }));
+    await listening(id);
+    await publish(call, { order: { id: "Go." }, kind: "full", n: 1 }, "custom.other");
+    await publish(call, { order: { id: "Go on." }, kind: "full", n: 2 });
+    await publish(call, { order: { id: "Go." }, n: 3 });
+    await publish(call, { kind: "full", order: { id: "Go." }, n: 4 });
+    await publish(call, { order: { id: "Go." }, kind: "full", n: 5 });
+    const done = await becomes(id, "completed", "failed");
+    expect(done.result).toEqual({ order: { id: "Go." }, kind: "full", n: 4 });
+    await isForgotten(id);
+  });
+
+  it("gives null when its time is over, and goes on", async () => {
+    const { begin, becomes } = await stage();
+    const none = { kind: "WorkflowCondition", id: "c", condition: "$ == null", on_true: "e" };
+    const told = { kind: "WorkflowEmitEvent", id: "e", name: "custom.late", payload: { late: true } };
+    const id = await begin(waiting({ timeout_seconds: 1, on_success: "c" }), none, told);
+    expect(await becomes(id, "completed", "failed")).toMatchObject({ status: "completed", result: { value: null } });
+    expect(
+      await sql(
+        "select payload from data.events where payload ->> 'late' = 'true' and causes[1] = (select routine_id from data.agent_routine_runs where id = $1)",
+        [id],
+      ),
+    ).toHaveLength(1);
+    await isForgotten(id);
+  });
+
+  it("hears of no event that its run may not read", async () => {
+    const { call, as, acme, begin, becomes } = await stage();
+    const owner = as(acme);
+    const grants = [{ principal_type: "org_role", principal: "admin", actions: ["read", "write"] }];
+    const [kept, open] = [await anAgent(owner, { acl: { grants } }), await anAgent(owner)];
+    const id = await begin(waiting({ event: "agent.updated" }));
+    await listening(id);
+    for (const { id } of [kept, open]) await must(call("PATCH", `/api/v1/agents/${id}`, { name: unique("n") }), 200);
+    expect((await becomes(id, "completed", "failed")).result.id).toBe(open.id);
+  });
+
+  it("of several, each in its turn of a loop or beside others, has its own event", async () => {
+    const { call, begin, becomes } = await stage();
+    const each = { kind: "WorkflowForEach", id: "f", items: '["a", "b"]', body: "w", concurrency: 2 };
+    const id = await begin(each, waiting({ filters: { for: "{{ $ }}" } }));
+    await listening(id, 2);
+    await publish(call, { for: "b", n: 1 });
+    await listening(id, 1);
+    await publish(call, { for: "b", n: 2 });
+    await publish(call, { for: "a", n: 3 });
+    const { result } = await becomes(id, "completed", "failed");
+    expect(result.value).toEqual([
+      { for: "a", n: 3 },
+      { for: "b", n: 1 },
+    ]);
+  });
+
+  it("ends with its run", async () => {
+    const { begin, cancel } = await stage();
+    const id = await begin(waiting());
+    await listening(id);
+    await cancel(id);
+    await isForgotten(id);
+  });
+
+  it.each([
+    ["an event that there is none of", { event: "agent.invented" }, /there is no event agent.invented/],
+    ["filters that are no values by path", { filters: { a: "{{ array.range(0, 3000) }}" } }, /filters have more than/],
+  ])("fails for %s", async (_, more, error) => {
+    const { begin, becomes } = await stage();
+    expect((await becomes(await begin(waiting(more)), "completed", "failed")).result.error).toMatch(error);
+  });
+});

@@ -73,6 +73,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
         return true;
       },
       evaluate: async ({ template }) => template,
+      listen: async () => null,
       send: async (_, command) => {
         pass();
         sent.push({ node: command.node, id: command.id, attempt: command.attempt });
