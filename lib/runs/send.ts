@@ -106,7 +106,11 @@ async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, c
     return content && sourceOf(content);
   };
   // A graph's own come first.
-  const source = await sourceNamed(db, given, async (key) => graphOf(pinned)?.scripts.get(key) ?? named(key));
+  const source = await sourceNamed(
+    db,
+    given,
+    async (key) => graphOf(pinned, command.node)?.scripts.get(key) ?? named(key),
+  );
   if (source === null) return { error: "the script isn't there any more" };
   const whose = [place.app, place.org ?? agent].join(" ");
   let last: Answer | null = null;

@@ -11,9 +11,9 @@ async function stage() {
   const app = await anApp();
   const call: Call = app.as(app.acme);
   const agent = await anAgent(call, scripted);
-  const aGraph = async (...nodes: ({ id: string } & Record<string, unknown>)[]) => {
+  const aGraph = async (nodes: ({ id: string } & Record<string, unknown>)[], data: object[] = []) => {
     const [first] = nodes;
-    const graph = { kind: "WorkflowGraph", version: 1, name: "g", start_node: "t" };
+    const graph = { kind: "WorkflowGraph", version: 1, name: "g", start_node: "t", data };
     const raw_content = JSON.stringify({ ...graph, nodes: [{ ...trigger, on_success: first!.id }, ...nodes] });
     const body = { kind: "WorkflowGraph", mime_type: "application/json", raw_content };
     return (await must(call("POST", "/api/v1/config", body), 201)).id as string;
@@ -29,8 +29,8 @@ async function stage() {
   const invoke = async (routine: { id: string }, body: object = {}) =>
     (await must(call("POST", `/api/v1/agent_routines/${routine.id}/invoke`, { message: "Go.", ...body }), 200))
       .id as string;
-  const begin = async (...nodes: Parameters<typeof aGraph>) =>
-    invoke(await aRoutine({ handler_type: "workflow_graph", config: await aGraph(...nodes) }));
+  const begin = async (...nodes: Parameters<typeof aGraph>[0]) =>
+    invoke(await aRoutine({ handler_type: "workflow_graph", config: await aGraph(nodes) }));
   const becomes = (id: string, ...statuses: string[]) =>
     until(`${id} is ${statuses}`, async () => {
       const run = await get(id);
@@ -64,7 +64,7 @@ describe("work that a session does", () => {
     const result_schema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
     const own = { ...work(agent.id, finishes({ n: 1 })), result_schema, on_success: "v" };
     const named = { ...work("{{ `cle` }}rk".replaceAll("`", '"'), finishes({ n: 2 })), id: "v", input: null };
-    const config = await aGraph(own, { ...named, inputs: ["w"], result_schema });
+    const config = await aGraph([own, { ...named, inputs: ["w"], result_schema }]);
     const routine = await aRoutine({ handler_type: "workflow_graph", config });
     const id = await invoke(routine, { participants: { clerk: clerk.id } });
     expect((await becomes(id, "completed", "failed")).result).toEqual({ n: 2 });
@@ -272,5 +272,64 @@ describe("a wait for an event", () => {
   ])("fails for %s", async (_, more, error) => {
     const { begin, becomes } = await stage();
     expect((await becomes(await begin(waiting(more)), "completed", "failed")).result.error).toMatch(error);
+  });
+});
+
+describe("a graph that is a step of a chain", () => {
+  const asks = (id: string, more: object = {}) => ({
+    kind: "WorkflowApproval",
+    id,
+    message: "Pay {{ $.total }}?",
+    ...more,
+  });
+
+  it("has what the steps before it put out, its own scripts, and its keys under the step's", async () => {
+    const { call, aGraph, aRoutine, invoke, becomes } = await stage();
+    const sum = { kind: "WorkflowScript", id: "s", script: "sum", on_success: "a" };
+    const scripts = (script: string) => [{ kind: "Script", id: "sum", script }];
+    const config = await aGraph([sum, asks("a")], scripts("{ total: $.inputs.first.n + 1 }"));
+    const other = await aGraph(
+      [{ ...sum, on_success: undefined }],
+      scripts("{ twice: $.inputs.pay.total * 2, of: $.trigger.message }"),
+    );
+    const routine = await aRoutine({
+      handler_type: "chain",
+      steps: [
+        { handler_type: "script", name: "first", script: "{ n: 1 }" },
+        { handler_type: "workflow_graph", name: "pay", config },
+        { handler_type: "workflow_graph", config: other },
+      ],
+    });
+    const id = await invoke(routine);
+    const asked = await until("it asks", async () => {
+      const { data } = await must(call("GET", "/api/v1/tool_calls?outcome[]=awaiting_approval"), 200);
+      return data.find(({ routine_run }: any) => routine_run === id) ?? null;
+    });
+    expect([asked.name, asked.arguments]).toEqual(["steps[1] pay.a", { message: "Pay 2?", input: { total: 2 } }]);
+    const { arguments_hash } = asked;
+    await must(call("POST", `/api/v1/agent_routines/runs/${id}/commands/${asked.id}/approve`, { arguments_hash }), 200);
+    expect((await becomes(id, "completed", "failed")).result).toEqual({ twice: 4, of: "Go." });
+    const { data } = await must(call("GET", `/api/v1/agent_routines/runs/${id}/journal`), 200);
+    const keys = data.flatMap((frame: any) => (frame.type === "command.requested" ? frame.record.key : []));
+    expect(keys).toEqual(["steps[0] first", "steps[1] pay.s", "steps[1] pay.a", "steps[2].s"]);
+  });
+
+  it.each([
+    [
+      "halt",
+      "failed",
+      { error: "steps[0] pay: w: participant: there is no agent nobody that this run may give work to" },
+    ],
+    ["continue", "completed", { value: [null] }],
+  ])("whose node fails: on_error %s", async (on_error, status, result) => {
+    const { aGraph, aRoutine, invoke, becomes } = await stage();
+    const work = { kind: "WorkflowEmbedAgent", id: "w", participant: "nobody", instructions: "Do." };
+    const config = await aGraph([work]);
+    const steps = [
+      { handler_type: "workflow_graph", name: "pay", config, on_error },
+      { handler_type: "script", script: "[$.inputs.pay]" },
+    ];
+    const done = await becomes(await invoke(await aRoutine({ handler_type: "chain", steps })), "completed", "failed");
+    expect([done.status, done.result]).toEqual([status, result]);
   });
 });
