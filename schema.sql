@@ -1654,6 +1654,7 @@ create table data.event_waits (
   event_id   text,
   created_at timestamptz not null default now(),
   primary key (app_id, sandbox_id, id),
+  constraint event_waits_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
   constraint event_waits_run_fkey foreign key (app_id, sandbox_id, org_id, run_id)
     references data.agent_routine_runs (app_id, sandbox_id, org_id, id) on delete cascade
 );

@@ -415,19 +415,20 @@ export class Run {
     this.#append(asked);
   }
 
-  async #call({ id, node, kind, effect, attempts }: Command, ask: Ask): Promise<void> {
+  async #call({ id, node, kind, effect, attempts, handed_to }: Command, ask: Ask): Promise<void> {
     if (kind === "approval") return void this.#append({ type: "approval.requested", command: id, node });
     const attempt = attempts + 1;
     if (attempt > MAX_BEGUN) {
       const error = `it was begun ${MAX_BEGUN} times, and nothing came of it`;
-      return void this.#append({ type: "command.failed", command: id, node, error });
+      this.#append({ type: "command.failed", command: id, node, error });
+      return handed_to ? this.#hands.letGo(handed_to) : undefined;
     }
     const given = this.#given.get(id) ?? { arguments: await this.#hands.evaluate(ask), scope: ask.scope };
     if (this.isOver) return;
-    const handed_to = handed(kind, id, given.arguments);
-    this.#append({ type: "command.called", command: id, node, attempt, idempotency_key: id, handed_to });
+    const to = handed(kind, id, given.arguments);
+    this.#append({ type: "command.called", command: id, node, attempt, idempotency_key: id, handed_to: to });
     this.#inFlight.add(id);
-    this.#jobs.set(id, () => this.#send({ id, node, kind, effect, handed_to, attempt, ...given }));
+    this.#jobs.set(id, () => this.#send({ id, node, kind, effect, handed_to: to, attempt, ...given }));
     this.#hands.runCommand(id);
   }
 

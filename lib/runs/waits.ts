@@ -68,10 +68,10 @@ export async function eventOf(db: TenantDb, id: Id<"event_wait">): Promise<Came 
 }
 
 /** A wait, with what its run may read. */
-type Waiting = Pick<Row<"event_waits">, "id" | "run_id" | "name" | "filters" | "since" | "event_id"> &
+type Waiting = Pick<Row<"event_waits">, "id" | "run_id" | "name" | "filters" | "since"> &
   Pick<RunRow, "app_id" | "sandbox_id" | "org_id" | "agent_id" | "user_id">;
 
-/** Who waits for one of these events, or has one of them, and wasn't told of it. */
+/** Who waits for events of these names. */
 export function waitingFor(db: TenantDb, events: Rows<"events">) {
   const owner = db.valueOf("agent_routines", "user_id", sql.ref("agent_routine_runs.routine_id"));
   const there = db.selectFrom("users").where("users.ended_at", "is", null).where(sql<boolean>`users.id = ${owner}`);
@@ -80,16 +80,13 @@ export function waitingFor(db: TenantDb, events: Rows<"events">) {
     .innerJoin(db.selectFrom("agent_routine_runs").selectAll().as("agent_routine_runs"), (join) =>
       join.onRef("agent_routine_runs.id", "=", "event_waits.run_id"),
     )
-    .where(
-      sql<boolean>`case when event_waits.event_id is null then event_waits.name in (${events.select("name")})
-        else event_waits.event_id in (${events.select("id")}) end`,
-    )
-    .select(["event_waits.id", "run_id", "name", "filters", "since", "event_waits.event_id"])
+    .where("event_waits.name", "in", events.select("name"))
+    .select(["event_waits.id", "run_id", "name", "filters", "since"])
     .select(["agent_routine_runs.app_id", "agent_routine_runs.sandbox_id", "agent_routine_runs.org_id"])
     .select(["agent_id", sql<Id<"user"> | null>`(${there.select("users.id")})`.as("user_id")]);
 }
 
-/** Each of those has the first of these events that fits, and its run hears of it, at least once. */
+/** Each of those that has no event yet has the first of these that fits, and its run hears of it. May run twice. */
 export async function tellWaits(
   db: TenantDb,
   env: Bindings,
@@ -102,7 +99,7 @@ export async function tellWaits(
       event.sequence! > wait.since &&
       mayRead(event, wait) &&
       matches(wait.filters, event.payload);
-    const event_id = wait.event_id ?? events.find(fits)?.id;
+    const event_id = events.find(fits)?.id;
     return event_id ? { ...wait, event_id } : [];
   });
   if (!heard.length) return;
@@ -110,6 +107,6 @@ export async function tellWaits(
   const first = sql<boolean>`event_waits.event_id is null`;
   await db.running(db.updateEach("event_waits", items, { event_id: sql`item.event_id` }, first)).execute();
   const told = await forEach(heard, (wait) => runsOf(env, wait).hear(wait.run_id));
-  // What isn't told now comes again, with the whole page: that may run twice.
+  // Then the whole page comes again.
   if (told.length < heard.length) throw new Error("a run that waits for an event is out of reach");
 }

@@ -32,10 +32,15 @@ async function stage() {
   const begin = async (...nodes: Parameters<typeof aGraph>[0]) =>
     invoke(await aRoutine({ handler_type: "workflow_graph", config: await aGraph(nodes) }));
   const becomes = (id: string, ...statuses: string[]) =>
-    until(`${id} is ${statuses}`, async () => {
-      const run = await get(id);
-      return statuses.includes(run.status) ? run : null;
-    });
+    until(
+      `${id} is ${statuses}`,
+      async () => {
+        const run = await get(id);
+        return statuses.includes(run.status) ? run : null;
+      },
+      // Sooner than somebody would look after it.
+      20_000,
+    );
   const cancel = (id: string) => must(call("POST", `/api/v1/agent_routines/runs/${id}/cancel`), 200);
   return { ...app, call, agent, aGraph, aRoutine, get, invoke, begin, becomes, cancel };
 }
@@ -190,7 +195,7 @@ describe("a wait for an event", () => {
   const waiting = (more: object = {}) => ({ kind: "WorkflowWait", id: "w", event: "custom.paid", ...more });
   const listening = (id: string, n = 1) =>
     until(`${id} listens`, async () => {
-      const rows = await sql("select id from data.event_waits where run_id = $1 and event_id is null", [id]);
+      const rows = await sql("select id from data.event_waits where run_id = $1", [id]);
       return rows.length === n ? true : null;
     });
   const isForgotten = (id: string) =>
@@ -201,11 +206,13 @@ describe("a wait for an event", () => {
     must(call("POST", "/api/v1/events", { name, payload }), 201);
 
   it("gives the payload of the first that fits, and of none that was told before", async () => {
-    const { call, begin, becomes } = await stage();
+    const { call, get, begin, becomes } = await stage();
     const filters = { "order.id": "{{ $.message }}", "$.kind": "full" };
     await publish(call, { order: { id: "Go." }, kind: "full", n: 0 });
     const id = await begin(waiting({ filters }));
     await listening(id);
+    // Nobody else listens.
+    await must(call("POST", `/api/v1/agent_routines/${(await get(id)).routine}/pause`), 200);
     await publish(call, { order: { id: "Go." }, kind: "full", n: 1 }, "custom.other");
     await publish(call, { order: { id: "Go on." }, kind: "full", n: 2 });
     await publish(call, { order: { id: "Go." }, n: 3 });
@@ -264,6 +271,13 @@ describe("a wait for an event", () => {
     await listening(id);
     await cancel(id);
     await isForgotten(id);
+  });
+
+  it("is one of at most so many in an org", async () => {
+    const { app, begin, becomes } = await stage();
+    await sql(`update data.apps set settings = '{"quotas": {"event_waits": 1}}' where id = $1`, [app]);
+    await listening(await begin(waiting()));
+    expect((await becomes(await begin(waiting()), "completed", "failed")).result.error).toMatch(/^w: limit_reached/);
   });
 
   it.each([
