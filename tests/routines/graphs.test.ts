@@ -206,13 +206,21 @@ describe("a wait for an event", () => {
     must(call("POST", "/api/v1/events", { name, payload }), 201);
 
   it("gives the payload of the first that fits, and of none that was told before", async () => {
-    const { call, get, begin, becomes } = await stage();
+    const { app, call, get, begin, becomes } = await stage();
     const filters = { "order.id": "{{ $.message }}", "$.kind": "full" };
     await publish(call, { order: { id: "Go." }, kind: "full", n: 0 });
     const id = await begin(waiting({ filters }));
     await listening(id);
-    // Nobody else listens.
+    // Nobody else listens, and what was told before is handed on.
     await must(call("POST", `/api/v1/agent_routines/${(await get(id)).routine}/pause`), 200);
+    await until("all is handed on", async () => {
+      const left = await sql(
+        `select from data.events e left join data.event_heads h using (app_id, sandbox_id, org_id)
+          where app_id = $1 and name like 'agent_routine%' and (e.sequence is null or e.sequence > h.delivered)`,
+        [app],
+      );
+      return left.length ? null : true;
+    });
     await publish(call, { order: { id: "Go." }, kind: "full", n: 1 }, "custom.other");
     await publish(call, { order: { id: "Go on." }, kind: "full", n: 2 });
     await publish(call, { order: { id: "Go." }, n: 3 });
