@@ -68,6 +68,10 @@ export function derivedId<K extends Kind>(kind: K, at: number, hash: Uint8Array)
   return `${kinds[kind].prefix}_${base62(bytes, LENGTH)}` as Id<K>;
 }
 
+/** The id that stands for the same as an id of another kind: whoever makes a row of it twice makes one. */
+export const idAs = <K extends Kind>(kind: K, id: string): Id<K> =>
+  `${kinds[kind].prefix}_${id.slice(-LENGTH)}` as Id<K>;
+
 /** Whether the text could be an id of the kind. */
 export function isId<K extends Kind>(kind: K, text: string): text is Id<K> {
   const { prefix } = kinds[kind];

@@ -90,6 +90,8 @@ export const kinds = {
   }),
   // What a queue holds: its Durable Object has it.
   event_subscription_delivery: kind({ prefix: "esd", table: null, name: "delivery" }),
+  // What a run waits for.
+  event_wait: kind({ prefix: "ewt", table: "event_waits", name: "wait for an event" }),
   installation_source: kind({
     ...{
       prefix: "cso",

@@ -140,6 +140,7 @@ async function seed() {
     const config = newId("config");
     const installation = newId("agent_installation");
     const session = newId("agent_session");
+    const run = newId("agent_routine_run");
     const on = (kind: StoredKind, { id = newId(kind), ...columns }: Record<string, string>) => `
       insert into data.${kinds[kind].table} (${["app_id", "sandbox_id", "org_id", "id", "agent_id", ...Object.keys(columns)]})
         values (${[app.id, "-", org, id, agent, ...Object.values(columns)].map(quote)});`;
@@ -154,7 +155,7 @@ async function seed() {
       ${on("agent_env_var", { key: text, sealed: "\\x", tag: "\\x" })}
       ${on("agent_health_action", { source: "setup", kind: "custom", title: text })}
       ${on("agent_routine", { name: text, handler_type: "preset", preset_name: text })}
-      ${on("agent_routine_run", { payload: JSON.stringify({ message: text }) })}
+      ${on("agent_routine_run", { id: run, payload: JSON.stringify({ message: text }) })}
       ${on("agent_schedule", { instructions: text, schedule_type: "recurring", cron_expression: "x", timezone: "x", status: "cancelled" })}
       ${on("occurrence", { routine_id: text, planned_at: "now", outcome: "missed", overlap: "skip" })}
       ${on("agent_session", { id: session, trajectory_id: newId("trajectory"), instructions: text, max_turns: "1", max_tokens: "1", max_runs_per_turn: "1", start_idle: "false", on_idle: "wait" })}
@@ -162,7 +163,7 @@ async function seed() {
       ${on("agent_skill", { config_id: config, instruction: text })}
       ${on("agent_tool", { kind: "builtin", name: text })}
       ${on("installation_source", { installation_id: installation, type: text })}
-      ${on("work_item", { run_id: "x", command_id: text, node_id: text })}
+      ${on("work_item", { run_id: run, command_id: text, node_id: text })}
       ${on("working_memory_entry", { key: text, value: text })}
       insert into data.agent_routine_configs select app_id, sandbox_id, org_id, agent_id, id, '${config}', 'Skill'
         from data.agent_routines where org_id = '${org}';
@@ -170,6 +171,8 @@ async function seed() {
         values ('${app.id}', '-', '${org}', '${newId("model_call")}', 'chat', ${quote(text)});
       insert into data.events (app_id, sandbox_id, org_id, id, name, payload)
         values ('${app.id}', '-', '${org}', '${newId("event")}', ${quote(text)}, '{}');
+      insert into data.event_waits (app_id, sandbox_id, org_id, id, run_id, name, filters, since)
+        values ('${app.id}', '-', '${org}', '${newId("event_wait")}', '${run}', ${quote(text)}, '{}', 0);
       insert into data.event_heads (app_id, sandbox_id, org_id) values ('${app.id}', '-', '${org}');
       insert into data.event_subscriptions (app_id, sandbox_id, org_id, id, name, event_names, max_pending_events,
           retention_seconds, visibility_timeout_seconds)

@@ -1,10 +1,13 @@
 import { allow } from "../../lib/auth/allow.ts";
+import type { Bindings } from "../../lib/env.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 import { openCursor, paginateByCursor } from "../../lib/paging.ts";
+import { type RunRow, runsOf } from "../../lib/runs/remote.ts";
+import { reached } from "../../lib/sessions/reach.ts";
 import { endWorkItem, keepWorkItem, listWorkItems, startWorkItem } from "../../lib/work-items/queries.ts";
 import {
   failBody,
@@ -18,6 +21,8 @@ import {
 
 const workItems = router();
 const idOf = (text: string) => parseId("work_item", text);
+/** The run hears of it before the answer: whoever gets none says the same again. 503 where it is out of reach. */
+const tell = async (env: Bindings, run: RunRow | null) => run && reached(runsOf(env, run).hear(run.id));
 
 /** What hangs on one agent, functions/agents/work-items.ts serves. */
 workItems.get(
@@ -69,7 +74,8 @@ workItems.post(
   givesNothing(409),
   async (c) => {
     const { lease_owner, result } = c.req.valid("json");
-    await endWorkItem(c.var.db, idOf(c.req.param("work_item")), lease_owner, { result });
+    const run = await endWorkItem(c.var.db, idOf(c.req.param("work_item")), lease_owner, { result });
+    await tell(c.env, run);
     return c.var.answer();
   },
 );
@@ -82,7 +88,8 @@ workItems.post(
   givesNothing(409),
   async (c) => {
     const { lease_owner, error } = c.req.valid("json");
-    await endWorkItem(c.var.db, idOf(c.req.param("work_item")), lease_owner, { error });
+    const run = await endWorkItem(c.var.db, idOf(c.req.param("work_item")), lease_owner, { error });
+    await tell(c.env, run);
     return c.var.answer();
   },
 );

@@ -560,6 +560,15 @@ export interface Database {
     expired: ColumnType<number, never, never>;
     woken_at: ColumnType<string | null, never, never>;
   };
+  event_waits: Owner & {
+    id: Fixed<Id<"event_wait">>;
+    run_id: Fixed<Id<"agent_routine_run">>;
+    name: Fixed<string>;
+    filters: Json<Metadata>;
+    since: Fixed<number>;
+    event_id: ColumnType<Id<"event"> | null, never, Id<"event">>;
+    created_at: Stamp;
+  };
   event_subscriptions: Owner & {
     id: Fixed<Id<"event_subscription">>;
     user_id: Fixed<Id<"user"> | null>;

@@ -501,7 +501,8 @@ export class TenantDb {
     return sql`exists (select from data.agent_routines r where r.app_id = ${app} and r.sandbox_id = ${sandbox}
       and r.org_id = ${org} and r.status = 'active' and coalesce(r.event_type, r.event_config::text) is not null)
       or exists (select from data.event_subscriptions s where s.app_id = ${app} and s.sandbox_id = ${sandbox}
-        and s.org_id = ${org} and s.status = 'active')`;
+        and s.org_id = ${org} and s.status = 'active')
+      or exists (select from data.event_waits w where w.app_id = ${app} and w.sandbox_id = ${sandbox} and w.org_id = ${org})`;
   }
 
   /** A statement that the verbs have no word for, of parts that they made. */

@@ -1,9 +1,11 @@
 /** A tenant's Dispatcher: numbers what happened there, hands it to all who react, and admits the runs that came of it. */
 import { queueOf } from "../event-subscriptions/remote.ts";
+import { MOST_NUMBERED } from "../events/log.ts";
 import type { DispatcherRemote } from "../events/remote.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { admitRuns, startRuns } from "../runs/start.ts";
-import { MOST_NUMBERED, nextPage, number } from "./queries.ts";
+import { tellWaits } from "../runs/waits.ts";
+import { nextPage, number } from "./queries.ts";
 
 export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
   async wake(): Promise<void> {
@@ -22,14 +24,14 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
    */
   protected override async whenDue(): Promise<void> {
     for (let through = 0; ; ) {
-      const { numbered, events, subscriptions } = await nextPage(this.db, through);
+      const { numbered, events, subscriptions, waits } = await nextPage(this.db, through);
       const last = events.at(-1);
       if (last) {
         const deliveries = subscriptions.flatMap(({ hears, ...row }) => {
           const heard = events.filter(({ sequence }) => hears.includes(sequence!));
           return heard.length ? [queueOf(this.env, row).deliver(row, heard)] : [];
         });
-        await Promise.all([startRuns(this.db, events), ...deliveries]);
+        await Promise.all([startRuns(this.db, events), tellWaits(this.db, this.env, events, waits), ...deliveries]);
         through = last.sequence!;
       } else if (numbered < MOST_NUMBERED) break;
     }

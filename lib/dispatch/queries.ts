@@ -1,15 +1,14 @@
 import { sql } from "kysely";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { listening } from "../event-subscriptions/queries.ts";
+import { numbers } from "../events/log.ts";
+import { waitingFor } from "../runs/waits.ts";
 
-/** So many are numbered in a statement, and so many handed on together: of the longest they make 5 MB. */
-export const MOST_NUMBERED = 1000;
+/** So many are handed on together: of the longest they make 5 MB. */
 const PAGE = 100;
 
-const numbering = (db: TenantDb) => db.call<{ n: number }>("number_events", [MOST_NUMBERED], "number_events as n");
-
 /** Numbers some of the place's events, and answers how many. */
-export const number = async (db: TenantDb): Promise<number> => (await db.batch({ n: numbering(db) })).n[0]!.n;
+export const number = async (db: TenantDb): Promise<number> => (await db.batch({ n: numbers(db) })).n[0]!.n;
 
 /** Moves the cursor past what everybody has, numbers what is new, and answers the page behind the cursor with who hears it. */
 export async function nextPage(db: TenantDb, through: number) {
@@ -21,9 +20,10 @@ export async function nextPage(db: TenantDb, through: number) {
     .limit(PAGE);
   const { numbered, ...page } = await db.batch({
     moved: db.updateTable("event_heads").set({ delivered: through }).where("delivered", "<", through),
-    numbered: numbering(db),
+    numbered: numbers(db),
     events: events.selectAll(),
     subscriptions: listening(db, events),
+    waits: waitingFor(db, events),
   });
-  return { numbered: numbered[0]!.n, events: page.events, subscriptions: page.subscriptions };
+  return { numbered: numbered[0]!.n, ...page };
 }

@@ -20,6 +20,14 @@ export function placeOf(db: TenantDb, org: Id<"org"> | null | undefined): Tenant
 export const placeRow = (place: TenantDb) =>
   place.selectFrom("tenants").where("tenants.org_id", "=", place.tenant.kind === "org" ? place.tenant.org : NONE);
 
+/** So many are numbered in a statement. */
+export const MOST_NUMBERED = 1000;
+/**
+ * Gives numbers to what has none, in the order in which it happened, and answers to how many. Until its transaction ends
+ * nobody else does: what has no number then comes behind.
+ */
+export const numbers = (db: TenantDb) => db.call<{ n: number }>("number_events", [MOST_NUMBERED], "number_events as n");
+
 /** Who may read an event, reads it wherever it is shown: as the feed's entries, whom it is about or who did it, too. */
 export const readable = (viewer: Viewer) => passes(viewer, "readers", { user: "user_id" }, "everyone");
 

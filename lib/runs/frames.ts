@@ -32,8 +32,8 @@ export const frameFields = {
     arguments_hash: v.string(),
     effect: v.picklist(effects),
   }),
-  /** Written before it is sent. `session`: the one that works on it. */
-  "command.called": v.strictObject({ ...of, attempt: count, idempotency_key: v.string(), session: nullable }),
+  /** Written before it is sent. `handed_to`: the session, work item or wait that has it until it is over, by its id. */
+  "command.called": v.strictObject({ ...of, attempt: count, idempotency_key: v.string(), handed_to: nullable }),
   /** A call that a script makes on its way: once as it begins, with no answer, and once with its answer. */
   "command.outbound": v.strictObject({
     ...of,

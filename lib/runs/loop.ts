@@ -5,6 +5,7 @@
  * pending → running → completed | failed | skipped | cancelled; what waits for a person, a session or a time is running.
  */
 import type { Effect, RunStatus } from "../db/schema.ts";
+import { isId } from "../ids.ts";
 import type { Ask, AskKind } from "../workflows/program.ts";
 import type { RunFrame } from "./frames.ts";
 
@@ -29,8 +30,8 @@ export type Command = {
   faults: number;
   /** ISO 8601: not tried again before then, or not waited for beyond. */
   until: string | null;
-  /** The session that works on it. */
-  session: string | null;
+  /** The session, work item or wait that has it outside of the run, by its id. */
+  handed_to: string | null;
 };
 
 /** `commands` by their key, in the order in which they were asked for. */
@@ -48,14 +49,14 @@ export function fold(state: RunState, frame: RunFrame): RunState {
     case "command.requested":
       state.commands.set(frame.key, {
         ...{ id: frame.command, key: frame.key, node: frame.node, kind: frame.kind, effect: frame.effect },
-        ...{ outcome: "pending", attempts: 0, faults: 0, until: null, session: null },
+        ...{ outcome: "pending", attempts: 0, faults: 0, until: null, handed_to: null },
       });
       break;
     case "command.called":
       Object.assign(command ?? {}, {
         outcome: "running",
         until: null,
-        session: frame.session,
+        handed_to: frame.handed_to,
         attempts: frame.attempt,
       });
       break;
@@ -82,6 +83,9 @@ export function fold(state: RunState, frame: RunFrame): RunState {
   return state;
 }
 
+/** A session is at work on it: that is no waiting. */
+const isAtWork = ({ handed_to }: Command) => handed_to !== null && isId("agent_session", handed_to);
+
 export function commandOf(state: RunState, id: string): Command | undefined {
   for (const command of state.commands.values()) if (command.id === id) return command;
   return undefined;
@@ -94,7 +98,7 @@ export type Action =
   | { do: "call"; command: Command; ask: Ask }
   /** Begun before a crash, and never to be begun again: to be written down as unknown. */
   | { do: "lose"; command: Command }
-  /** Its time is over. */
+  /** Its time is over: whoever has it is asked a last time. */
   | { do: "expire"; command: Command };
 
 /** `until`: when to ask again, if nothing comes before. `waits`: all that is open waits for somebody, or for a time. */
@@ -133,8 +137,7 @@ export function todo(state: RunState, asks: readonly Ask[], inFlight: ReadonlySe
       case "waiting":
         if (isPast(command.until)) actions.push({ do: "expire", command });
         else if (command.until) instants.push(command.until);
-        // A session is at work.
-        if (command.session) waits = false;
+        if (isAtWork(command)) waits = false;
         break;
     }
   }

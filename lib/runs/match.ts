@@ -46,7 +46,10 @@ function triggerOf({ name }: Event, { event_type, event_config }: Routine): Trig
 }
 
 /** An agent reacts to what it may read alone. */
-function mayRead({ readers }: Event, { agent_id, user_id }: Routine): boolean {
+export function mayRead(
+  { readers }: Pick<Event, "readers">,
+  { agent_id, user_id }: Pick<Routine, "agent_id" | "user_id">,
+): boolean {
   const own = ["everyone", `agent:${agent_id}`, ...(user_id ? [`user:${user_id}`] : [])];
   return readers === null || readers.some((reader) => own.includes(reader));
 }

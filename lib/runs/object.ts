@@ -6,12 +6,11 @@ import { type RunStatus, real } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
 import { wakeDispatcher } from "../events/remote.ts";
-import { type Id, newId } from "../ids.ts";
+import { type Id, isId, newId } from "../ids.ts";
 import { Journal } from "../journal/journal.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { schedulerOf } from "../schedules/remote.ts";
 import type { Refused, Resolution, Sender } from "../sessions/remote.ts";
-import { sessionOf } from "../sessions/remote.ts";
 import { masker } from "../tools/mask.ts";
 import type { RunEvent, RunFrame } from "./frames.ts";
 import { isTerminal } from "./loop.ts";
@@ -19,7 +18,8 @@ import { type PinnedRoutine, pinRun, programOf } from "./pin.ts";
 import { entryOf, type Projection, telling } from "./project.ts";
 import type { RunPage, RunRow, RunsRemote, RunView } from "./remote.ts";
 import { type Hands, Run } from "./run.ts";
-import { argumentsOf, heard, type RunWorld, send, sessionRow } from "./send.ts";
+import { argumentsOf, heard, letGo, type RunWorld, send } from "./send.ts";
+import { listen } from "./waits.ts";
 
 /** So long an answer of the database holds: that the org is alive, what the agent's secrets are, whose its routines are. */
 const FRESH_MS = 4_000;
@@ -27,7 +27,13 @@ const FRESH_MS = 4_000;
 const LOOK_MS = 45_000;
 const MAX_WAIT_MS = 20_000;
 const MOST_OWED = 50;
+/** Who has a work item tells of its end; should that be lost, the run asks this often. */
+const ASK_MS = 600_000;
 const NO_ARGUMENT = /^(evaluate|wait)$/;
+
+/** When somebody is to look after a run that waits, in milliseconds; null: whoever it waits for wakes it. */
+const lookAt = (run: Run, at: number | null): number | null =>
+  run.handedTo.some((one) => isId("work_item", one)) ? Math.min(at ?? Infinity, Date.now() + ASK_MS) : at;
 
 /** Of a run that has asked nothing yet. */
 const gone: Refused = { refused: { status: 404, code: "not_found", message: "There is no such command." } };
@@ -57,8 +63,9 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     const run = this.#open(row.id, row);
     if (!run) return;
     if (!run.isOver) this.due(`run ${row.id}`, Date.now());
-    // Nobody has heard of it for long: its sessions may have something to say.
-    if (run.sessions.length) run.hear();
+    // Nobody has heard of it for long: whoever has its commands may have something to say.
+    if (run.handedTo.length) run.hear();
+    if (run.status === "waiting") this.#owe(row.id, "run", this.#facts(row.id));
     if (this.#journalOf(row.id).owed(1).length) this.due(`project ${row.id}`, Date.now());
   }
 
@@ -96,7 +103,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     return { frames: frames as RunFrame[], last: journal.last, status: run?.status ?? null, view: run?.view() ?? null };
   }
 
-  async sessionEnded(id: string): Promise<void> {
+  async hear(id: string): Promise<void> {
     this.#open(id)?.hear();
   }
 
@@ -119,7 +126,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   protected override async whenDue(name: string): Promise<void> {
     const [what, id, of] = name.split(" ") as [string, string, string];
     if (what === "project") return this.#project(id);
-    if (what === "leave") return this.#leave(id);
+    if (what === "leave") return letGo(this.db, this.env, id);
     const run = this.#open(id);
     if (!run) return;
     if (what === "look") {
@@ -167,7 +174,6 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     return {
       now: () => Date.now(),
       newCommand: () => newId("tool_call"),
-      newSession: () => newId("agent_session"),
       pin: () => pinRun(this.db, row),
       program: (pinned) => programOf(pinned as PinnedRoutine),
       mayGoOn: async () => {
@@ -175,12 +181,13 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
         return this.orgStatus !== "suspended";
       },
       evaluate: argumentsOf,
+      listen: (wait, given) => listen(this.db, row, wait, given),
       send: async (_, command) => {
         await fresh();
         return send(this.#world(pinned()), row, pinned(), command);
       },
-      heard: (_, session, given) => heard(this.#world(pinned()), pinned(), session, given),
-      letGo: (session) => this.due(`leave ${session}`, Date.now()),
+      heard: (_, handed_to, given) => heard(this.#world(pinned()), pinned(), handed_to, given),
+      letGo: (handed_to) => this.due(`leave ${handed_to}`, Date.now()),
       mask: (value) => this.#mask(value),
       told: (frames) => this.#told(row, frames),
       runAt: (instant) => {
@@ -236,12 +243,6 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     this.#readAt = asked;
   }
 
-  /** A session that works for nobody any more is cancelled. */
-  async #leave(id: string): Promise<void> {
-    const session = await sessionRow(this.db, id);
-    if (session) await sessionOf(this.env, session).cancel(session);
-  }
-
   #nextFrame(id: string, ms: number): Promise<void> {
     const waiting = this.#waiting.get(id) ?? new Set();
     this.#waiting.set(id, waiting);
@@ -283,7 +284,11 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
 
   #facts(id: string, look_at: number | null = null): Projection {
     const run = this.#runs.get(id)!;
-    const look = run.isOver ? null : run.status === "waiting" ? look_at : Math.max(look_at ?? 0, Date.now() + LOOK_MS);
+    const look = run.isOver
+      ? null
+      : run.status === "waiting"
+        ? lookAt(run, look_at)
+        : Math.max(look_at ?? 0, Date.now() + LOOK_MS);
     return { of: "run", ...run.view(), look_at: look === null ? null : new Date(look).toISOString() };
   }
 

@@ -1,16 +1,16 @@
 /** What a run goes by: its routine as it is when the run begins, with the versions of all that it names. */
 import { sql } from "kysely";
+import { MAX_VALUES, MAX_WORDS, parseTogether } from "../configs/content.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { isMap } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
 import type { Json } from "../script/index.ts";
 import type { PinnedConfig } from "../tools/calls.ts";
 import { contentOf } from "../tools/toolbox.ts";
-import { graphProgram } from "../workflows/graph.ts";
 import type { Program } from "../workflows/program.ts";
 import { type Graph, readGraph } from "../workflows/read.ts";
 import { saidOf } from "./forms.ts";
-import { type ChainStep, chainProgram, type Task, taskProgram } from "./programs.ts";
+import { type ChainStep, chainProgram, stepOf, type Task, taskProgram } from "./programs.ts";
 import type { RunRow } from "./remote.ts";
 import type { Pinned } from "./run.ts";
 
@@ -26,8 +26,8 @@ export type PinnedRoutine = Pinned & {
   steps: ({ handler_type: string } & Record<string, unknown>)[];
   /** Of the configs that it names, by their ids. */
   versions: Record<string, number>;
-  /** Of a workflow graph, what its config says. */
-  graph: unknown;
+  /** Of the workflow graphs that it goes the way of, what their configs say, by their ids. */
+  graphs: Record<string, unknown>;
 };
 
 /** In one round trip. Why it isn't to run, where its routine has other plans by now; null where the agent is gone. */
@@ -50,37 +50,41 @@ export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine |
   if (!found) return { skipped: "routine_deleted" };
   if (found.status !== "active") return { skipped: "not_active" };
   const { handler_type, config_id: config, script, preset_name, preset_config } = found;
+  const task = { handler_type, config, script, preset_name, preset_config };
+  const steps = found.steps as PinnedRoutine["steps"];
+  const versions = Object.fromEntries(configs.map(({ id, version_number }) => [id, version_number]));
   return {
     ...{ handler: handler_type, routine: found.id, name: found.name, model: agent[0].default_model },
     shared: found.trigger_context === "chat_session",
-    task: { handler_type, config, script, preset_name, preset_config },
-    steps: found.steps as PinnedRoutine["steps"],
-    versions: Object.fromEntries(configs.map(({ id, version_number }) => [id, version_number])),
-    graph: handler_type === "workflow_graph" ? await graphSaid(db, config, configs) : null,
+    ...{ task, steps, versions },
+    graphs: await graphsSaid(db, [task, ...steps], versions),
   };
 }
 
-async function graphSaid(db: TenantDb, id: string | null, configs: { id: string; version_number: number }[]) {
-  const config = configs.find((one) => one.id === id);
-  const content = config && (await contentOf(db, config.id, config.version_number));
-  return content ? saidOf(content) : null;
+/** Of all together no more is read than of one. */
+async function graphsSaid(db: TenantDb, tasks: PinnedRoutine["steps"], versions: Record<string, number>) {
+  const graphs = tasks.filter(({ handler_type }) => handler_type === "workflow_graph");
+  const ids = [...new Set(graphs.map(({ config }) => String(config)))].filter((id) => id in versions);
+  const contents = await Promise.all(ids.map((id) => contentOf(db, id as Id<"config">, versions[id]!)));
+  const read = parseTogether(MAX_WORDS, MAX_VALUES);
+  return Object.fromEntries(ids.map((id, i) => [id, contents[i] ? saidOf(contents[i], read) : null]));
 }
 
-/** The graph that a routine is; null where it is none, or it can't be read. */
-export const graphOf = ({ graph }: PinnedRoutine): Graph | null => (isMap(graph) ? readGraph(graph).graph : null);
+const readAs = ({ graphs }: PinnedRoutine, { config }: PinnedRoutine["task"]): Graph | null => {
+  const said = graphs[String(config)];
+  return isMap(said) ? readGraph(said).graph : null;
+};
+/** The graph that a command's node is of; null where that is of none. */
+export function graphOf(pinned: PinnedRoutine, node: string): Graph | null {
+  const step = stepOf(node);
+  return readAs(pinned, step === null ? pinned.task : pinned.steps[step]!);
+}
 
 /** What a pinned routine does. Throws a sentence for people where it does what can't be done yet. */
 export function programOf(routine: PinnedRoutine): Program<unknown> {
-  const { handler, task, steps, versions, shared } = routine;
-  const of = (one: PinnedRoutine["task"]) => taskOf(one, versions, shared);
-  if (handler === "workflow_graph") {
-    const graph = graphOf(routine);
-    if (!graph) throw new Error("its workflow graph can't be read");
-    return graphProgram(graph) as Program<unknown>;
-  }
-  if (handler === "chain")
-    return chainProgram(steps.map((step) => ({ ...of(step), ...chained(step) }))) as Program<unknown>;
-  return taskProgram(of(task)) as Program<unknown>;
+  const { handler, task, steps } = routine;
+  if (handler !== "chain") return taskProgram(taskOf(routine, task));
+  return chainProgram(steps.map((step) => ({ ...taskOf(routine, step), ...chained(step) }))) as Program<unknown>;
 }
 
 const chained = (step: Record<string, unknown>): Pick<ChainStep, "name" | "output_key" | "inputs" | "on_error"> => ({
@@ -90,12 +94,18 @@ const chained = (step: Record<string, unknown>): Pick<ChainStep, "name" | "outpu
   on_error: (step.on_error as ChainStep["on_error"] | undefined) ?? "halt",
 });
 
-function taskOf(task: PinnedRoutine["task"], versions: Record<string, number>, shared: boolean): Task {
-  const { handler_type, script, config, preset_name } = task;
+function taskOf(routine: PinnedRoutine, task: PinnedRoutine["task"]): Task {
+  const { versions, shared } = routine;
+  const { script, config, preset_name } = task;
+  const handler_type = task.handler_type as Task["handler_type"];
   if (handler_type === "script") {
     return { handler_type, script: (script as string) ?? null, config: pinned(config, versions) };
   }
-  if (handler_type !== "preset") throw new Error("not_available: a workflow graph is no step of a chain yet");
+  if (handler_type === "workflow_graph") {
+    const graph = readAs(routine, task);
+    if (!graph) throw new Error("its workflow graph can't be read");
+    return { handler_type, graph };
+  }
   if (preset_name !== "do_task") throw new Error(`not_available: ${preset_name} needs threads, and there are none yet`);
   const said = isMap(task.preset_config) ? task.preset_config : {};
   const forms = ((said.structured_message_template_ids as string[] | null) ?? []).map((id) => pinned(id, versions));

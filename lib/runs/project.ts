@@ -7,6 +7,7 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import { emitting } from "../events/emit.ts";
 import { type Id, newId } from "../ids.ts";
 import { cut, MAX_ERROR, storable } from "../sessions/project.ts";
+import { isTerminal } from "./loop.ts";
 import type { RunRow, RunView } from "./remote.ts";
 import type { CommandFacts } from "./run.ts";
 
@@ -87,6 +88,7 @@ export function telling(
       return {
         ...(status !== "pending" && { [`${name} turned`]: turning(db, row, status, before) }),
         [name]: update.where("id", "=", id).where("sequence", "<=", sequence),
+        ...(isTerminal(status) && { [`${name} waits`]: db.deleteFrom("event_waits").where("run_id", "=", id) }),
       };
     }
     case "command": {

@@ -1,8 +1,7 @@
 /** What the object of an agent's runs does for the Workers: they hand it the row, which came through its tenant's door. */
 import type { Row, RunStatus } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
-import { objectOf, type Place } from "../objects/stub.ts";
-import type { Refused, Resolution, Sender } from "../sessions/remote.ts";
+import { type Employer, employerOf, type Refused, type Resolution, type Sender } from "../sessions/remote.ts";
 import type { RunFrame } from "./frames.ts";
 
 export type RunRow = Row<"agent_routine_runs">;
@@ -37,8 +36,8 @@ export interface RunsRemote extends Rpc.DurableObjectBranded {
   resolve(row: RunRow, command: string, resolution: Resolution & { by: Sender }): Promise<RunView | Refused>;
   /** Where there is no frame yet it waits for one, so long as asked. */
   frames(row: RunRow, after: number, most: number, wait_ms: number): Promise<RunPage>;
-  /** A session that works for the run has ended. */
-  sessionEnded(run: string): Promise<void>;
+  /** Something has come of what the run has handed to others, or may have. */
+  hear(run: string): Promise<void>;
   /** Nothing is left of these runs. */
   forget(runs: string[]): Promise<void>;
   /** Ends the object: nothing is left of it. */
@@ -48,7 +47,4 @@ export interface RunsRemote extends Rpc.DurableObjectBranded {
 type RunsAsked = Omit<RunsRemote, keyof Rpc.DurableObjectBranded>;
 
 /** The object of a run: its agent's. Its class is of another Worker, so that the binding has no type of its own. */
-export const runsOf = (
-  { RUNS }: Bindings,
-  { agent_id: id, ...place }: Pick<RunRow, "agent_id" | keyof Place>,
-): RunsAsked => objectOf(RUNS, { ...place, id }) as unknown as RunsAsked;
+export const runsOf = (env: Bindings, row: Employer): RunsAsked => employerOf(env, row) as unknown as RunsAsked;

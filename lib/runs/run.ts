@@ -5,7 +5,7 @@
  */
 import type { CallOutcome, Effect } from "../db/schema.ts";
 import { isMap, isWithin } from "../http/valid.ts";
-import type { Id } from "../ids.ts";
+import { type Id, idAs, isId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash } from "../model/index.ts";
 import type { Json } from "../script/index.ts";
@@ -50,7 +50,7 @@ export type Came =
   | { later: true; until: string | null };
 
 /** A command on its way. */
-export type Sending = Pick<Command, "id" | "kind" | "node" | "effect" | "session"> & {
+export type Sending = Pick<Command, "id" | "kind" | "node" | "effect" | "handed_to"> & {
   arguments: Json;
   scope: Json;
   attempt: number;
@@ -65,7 +65,6 @@ export type Sending = Pick<Command, "id" | "kind" | "node" | "effect" | "session
 export type Hands = {
   now(): number;
   newCommand(): Id<"tool_call">;
-  newSession(): Id<"agent_session">;
   /** What it is to go by; why it isn't to run; or null where its agent is gone. */
   pin(): Promise<Pinned | { skipped: string } | null>;
   /** Throws a sentence for people where there is none. */
@@ -74,11 +73,13 @@ export type Hands = {
   mayGoOn(): Promise<boolean>;
   /** The arguments of an ask. Throws a sentence for people where they have no value. */
   evaluate(ask: Ask): Promise<Json>;
+  /** From now on an event is listened for, by a wait of that id; why it can't be, as a sentence for people. */
+  listen(wait: Id<"event_wait">, given: Json): Promise<string | null>;
   send(pinned: Pinned, command: Sending): Promise<Came>;
-  /** What has come of a session by now; null while it works. */
-  heard(pinned: Pinned, session: string, command: Json): Promise<Came | null>;
-  /** A session works for nobody any more. */
-  letGo(session: string): void;
+  /** What has come of what a command was handed to, by now; null where nothing has. */
+  heard(pinned: Pinned, handed_to: string, command: Json): Promise<Came | null>;
+  /** What a command was handed to has nobody to work for any more. */
+  letGo(handed_to: string): void;
   /** A value without the agent's secrets. */
   mask<T>(value: T): T;
   /** Frames were written: somebody may wait for them. */
@@ -87,7 +88,7 @@ export type Hands = {
   runAt(instant: number): void;
   /** A command is to be sent, beside what the run does. */
   runCommand(command: string): void;
-  /** A session may have ended. */
+  /** Something may have come of what a command was handed to. */
   runLook(): void;
 };
 
@@ -112,6 +113,13 @@ type Ledger = CommandFacts & { outbound: Map<number, Outbound> };
 const refused = (status: Refused["refused"]["status"], code: string, message: string): Refused => ({
   refused: { status, code, message },
 });
+/** What a command is handed to: its id is of the command's, so that however often that is sent there is one of it. */
+function handed(kind: AskKind, command: string, given: Json): string | null {
+  const { worker, event = null } = isMap(given) ? given : {};
+  if (kind === "wait") return event === null ? null : idAs("event_wait", command);
+  if (kind === "work" && worker === "external") return idAs("work_item", command);
+  return kind === "preset" || kind === "work" ? idAs("agent_session", command) : null;
+}
 const sentence = (error: unknown) => (error instanceof Error ? error.message : String(error)).slice(0, MAX_ERROR);
 
 export class Run {
@@ -135,7 +143,7 @@ export class Run {
     ...{ worker_status: "queued", attempt: 0, result: null, structured_response: null },
     ...{ started_at: null, completed_at: null },
   } as Omit<RunView, "status" | "duration_ms">;
-  /** A session has said that it ended, and wasn't asked yet. */
+  /** Something has come, and who had it wasn't asked yet. */
   #said = false;
 
   /** The run of a journal, as it was left. */
@@ -186,9 +194,9 @@ export class Run {
     return facts;
   }
 
-  /** The sessions that work for it. */
-  get sessions(): string[] {
-    return [...this.#state.commands.values()].flatMap(({ session }) => session ?? []);
+  /** What its commands are handed to. */
+  get handedTo(): string[] {
+    return [...this.#state.commands.values()].flatMap(({ handed_to }) => handed_to ?? []);
   }
 
   // -------------------------------------------------------------------------------------------------------
@@ -264,24 +272,28 @@ export class Run {
     }
   }
 
-  /** A session that works for it has ended, or may have. */
+  /** Something has come of what a command was handed to, or may have. */
   hear(): void {
     if (this.isOver) return;
     this.#said = true;
     this.#hands.runLook();
   }
 
-  /** Asks the sessions that work for it what has come of them. */
+  /** Asks whoever has its commands what has come of them. */
   async look(): Promise<void> {
+    const open = [...this.#state.commands.values()];
     // One that is being sent is asked when that is done.
-    if ([...this.#state.commands.values()].some(({ id, kind }) => kind === "preset" && this.#inFlight.has(id))) return;
+    if (open.some(({ id, handed_to }) => handed_to && this.#inFlight.has(id))) return;
     this.#said = false;
-    for (const { id, session, outcome } of [...this.#state.commands.values()]) {
-      if (!session || outcome !== "waiting" || !this.#pinned) continue;
-      const came = await this.#hands.heard(this.#pinned, session, this.#ledgers.get(id)?.arguments as Json);
-      if (came && commandOf(this.#state, id)?.outcome === "waiting") this.#came(id, came);
-    }
+    for (const command of open) if (command.outcome === "waiting") await this.#ask(command);
     if (!this.isOver) this.#hands.runAt(this.#hands.now());
+  }
+
+  /** What has come of a command that was handed to somebody. */
+  async #ask({ id, handed_to }: Command): Promise<void> {
+    if (!handed_to || !this.#pinned) return;
+    const came = await this.#hands.heard(this.#pinned, handed_to, this.#ledgers.get(id)?.arguments as Json);
+    if (came && commandOf(this.#state, id)?.outcome === "waiting") this.#came(id, came);
   }
 
   /** Lets go of what is under way, and writes nothing more. */
@@ -366,8 +378,11 @@ export class Run {
     if (action.do === "request") return this.#request(action.ask);
     const { id, node } = action.command;
     if (action.do === "lose") return void this.#append({ type: "command.unknown", command: id, node });
-    if (action.do === "expire")
-      return void this.#append({ type: "command.completed", command: id, node, result: null });
+    if (action.do === "expire") {
+      await this.#ask(action.command);
+      if (commandOf(this.#state, id)?.outcome === "waiting") this.#came(id, { ok: null });
+      return;
+    }
     return this.#call(action.command, action.ask);
   }
 
@@ -383,9 +398,12 @@ export class Run {
       failed = sentence(error);
     }
     if (failed !== null) given = null;
+    const handed_to = handed(kind, id, given);
+    // Before it is written down, so that nothing is missed that happens from then on.
+    if (handed_to && isId("event_wait", handed_to)) failed = await this.#hands.listen(handed_to, given);
     const told = this.#hands.mask(given);
     const arguments_hash = await jsonHash(told);
-    if (this.isOver) return;
+    if (this.isOver) return handed_to ? this.#hands.letGo(handed_to) : undefined;
     const asked: RunEvent = {
       ...{ type: "command.requested", command: id, node, key, kind, arguments: told, arguments_hash, effect },
     };
@@ -397,19 +415,20 @@ export class Run {
     this.#append(asked);
   }
 
-  async #call({ id, node, kind, effect, attempts, session }: Command, ask: Ask): Promise<void> {
+  async #call({ id, node, kind, effect, attempts, handed_to }: Command, ask: Ask): Promise<void> {
     if (kind === "approval") return void this.#append({ type: "approval.requested", command: id, node });
     const attempt = attempts + 1;
     if (attempt > MAX_BEGUN) {
       const error = `it was begun ${MAX_BEGUN} times, and nothing came of it`;
-      return void this.#append({ type: "command.failed", command: id, node, error });
+      this.#append({ type: "command.failed", command: id, node, error });
+      return handed_to ? this.#hands.letGo(handed_to) : undefined;
     }
     const given = this.#given.get(id) ?? { arguments: await this.#hands.evaluate(ask), scope: ask.scope };
     if (this.isOver) return;
-    const working = kind === "preset" ? (session ?? this.#hands.newSession()) : null;
-    this.#append({ type: "command.called", command: id, node, attempt, idempotency_key: id, session: working });
+    const to = handed(kind, id, given.arguments);
+    this.#append({ type: "command.called", command: id, node, attempt, idempotency_key: id, handed_to: to });
     this.#inFlight.add(id);
-    this.#jobs.set(id, () => this.#send({ id, node, kind, effect, session: working, attempt, ...given }));
+    this.#jobs.set(id, () => this.#send({ id, node, kind, effect, handed_to: to, attempt, ...given }));
     this.#hands.runCommand(id);
   }
 
@@ -434,8 +453,9 @@ export class Run {
           return outbound.get(n)!;
         },
       });
-      // Ended meanwhile: its end has said what became of the command.
+      // Ended meanwhile: its end has said what became of the command, and nobody is to work on it.
       if (!this.isOver) this.#came(id, came);
+      else if (sending.handed_to) this.#hands.letGo(sending.handed_to);
     } catch (error) {
       if (!this.isOver) throw error;
     } finally {
@@ -447,7 +467,10 @@ export class Run {
   }
 
   #came(id: string, came: Came): void {
+    const { handed_to } = commandOf(this.#state, id)!;
     this.#append(this.#toldOf(id, came));
+    // Whoever worked has ended by itself; nobody else ends a wait.
+    if (handed_to && isId("event_wait", handed_to) && !commandOf(this.#state, id)) this.#hands.letGo(handed_to);
   }
 
   /** What is written down of it. */
@@ -494,7 +517,7 @@ export class Run {
 
   /** The last that is written, at once. A command that is under way gets its end first: `once` may have happened. */
   #end(...events: RunEvent[]): void {
-    const sessions = this.sessions;
+    const handedTo = this.handedTo;
     const open = [...this.#state.commands.values()].flatMap(({ id, node, outcome, effect }): RunEvent[] => {
       if (outcome === "unknown") return [];
       if (effect === "once" && this.#inFlight.has(id)) return [{ type: "command.unknown", command: id, node }];
@@ -502,7 +525,7 @@ export class Run {
     });
     this.#append(...open, ...events);
     this.abandon();
-    for (const session of sessions) this.#hands.letGo(session);
+    for (const one of handedTo) this.#hands.letGo(one);
   }
 
   // -------------------------------------------------------------------------------------------------------

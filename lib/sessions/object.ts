@@ -2,7 +2,7 @@
  * A session's own object: the only writer of its journal. It owns the session at work, lends it the hands that reach the
  * database, models and tools, and sees to it that Postgres hears of what happened.
  */
-import { real, type SessionStatus } from "../db/schema.ts";
+import { type Row, real, type SessionStatus } from "../db/schema.ts";
 import { type Bindings, modelsOf } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
 import { type Id, newId } from "../ids.ts";
@@ -312,11 +312,18 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const db = this.db.causedBy(row.causes ?? []);
     const told = owed.flatMap((one) => Object.entries(telling(db, row, one)));
     const there = this.db.selectFrom("agent_sessions").select("id").where("id", "=", row.id);
-    const { there: found } = await this.db.batch({ there, ...Object.fromEntries(told) });
-    if (!found.length) return this.erase();
     const hasEnded = owed.some(({ data }) => data.kind === "session" && isTerminal(data.status));
+    const run = hasEnded ? (row.routine_run_id as Id<"agent_routine_run"> | null) : null;
+    const employer = this.db.selectFrom("agent_routine_runs").selectAll().where("id", "=", run!);
+    const { there: found, ...more } = await this.db.batch({
+      there,
+      ...(run && { employer }),
+      ...Object.fromEntries(told),
+    });
+    if (!found.length) return this.erase();
     // The run that it works for hears of it before this is done with: so it does, whatever ends meanwhile.
-    if (hasEnded && row.routine_run_id) await employerOf(this.env, row).sessionEnded(row.routine_run_id);
+    const [by] = (more.employer ?? []) as Row<"agent_routine_runs">[];
+    if (by) await employerOf(this.env, by).hear(by.id);
     // What its schedule has waiting may begin: told before it is paid, so that no end goes unheard.
     if (hasEnded && row.schedule_id) await schedulerOf(this.env, this.place).wake();
     for (const one of owed) this.#journal.paid(one);

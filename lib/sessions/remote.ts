@@ -63,12 +63,11 @@ export interface SessionRemote extends Rpc.DurableObjectBranded {
   erase(): Promise<void>;
 }
 
-/** Of the object of an agent's runs, what a session that works for one tells it. */
-type Employer = { sessionEnded(run: string): Promise<void> };
-export const employerOf = (
-  { RUNS }: Bindings,
-  { agent_id: id, ...place }: Pick<SessionRow, "agent_id" | keyof Place>,
-) => objectOf(RUNS, { ...place, id }) as unknown as Employer;
+/** The run that a session works for, as far as it says whose it is. */
+export type Employer = Pick<Row<"agent_routine_runs">, "agent_id" | keyof Place>;
+/** The object of a run, whichever agent's sessions work for it: what these tell it. */
+export const employerOf = ({ RUNS }: Bindings, { agent_id: id, app_id, sandbox_id, org_id }: Employer) =>
+  objectOf(RUNS, { app_id, sandbox_id, org_id, id }) as unknown as { hear(run: string): Promise<void> };
 
 /** As it is asked: all that passes is JSON, of which the types of RPC would make something else. */
 type SessionAsked = Omit<SessionRemote, keyof Rpc.DurableObjectBranded>;

@@ -20,7 +20,7 @@ import { frameSchemas, inboxMessage } from "./frames.ts";
 import type { SessionRow, SessionView } from "./remote.ts";
 
 /** Of instructions and of a message, in bytes. */
-const MAX_TEXT = 65_536;
+export const MAX_TEXT = 65_536;
 const MAX_SCHEMA = 16 * 1024;
 const said = v.pipe(
   text(MAX_TEXT),
@@ -30,7 +30,7 @@ const said = v.pipe(
 const upTo = (most: number, usual: number) =>
   v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(most)), usual);
 
-const result_schema = v.pipe(
+export const result_schema = v.pipe(
   map,
   v.check((schema) => isWithinAsJson(schema, MAX_SCHEMA), "must be at most 16 KB as JSON"),
   v.check((schema) => schema.type === "object", 'must be a JSON Schema whose type is "object"'),

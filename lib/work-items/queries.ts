@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { listChildrenOf, reachChild, telling } from "../agents/children.ts";
 import { reachAgent } from "../agents/queries.ts";
 import { sha256 } from "../auth/keys.ts";
+import type { Row } from "../db/schema.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { refused } from "../errors.ts";
@@ -31,7 +32,17 @@ export function listWorkItemsOf(
 /** As it is kept: whoever reads the table can't act for who has the item. */
 const hashOf = (lease_owner: string) => sha256(lease_owner);
 const until = (seconds: number) => sql<string>`now() + make_interval(secs => ${seconds})`;
-const isFree = sql<boolean>`(status = 'queued' or (status in ('claimed', 'running') and lease_expires_at <= now()))`;
+const isHeld = sql<boolean>`(status in ('claimed', 'running') and lease_expires_at > now())`;
+/** Of one that was claimed this often, the end of its lease is its own. */
+export const MAX_CLAIMS = 10;
+const isFree = sql<boolean>`(status = 'queued'
+  or (status in ('claimed', 'running') and lease_expires_at <= now() and attempt_count < ${sql.lit(MAX_CLAIMS)}))`;
+/** Of the item of the statement, or of these: the run that waits for it. */
+const runOf = (db: TenantDb, run_id: RawBuilder<unknown>) =>
+  db
+    .selectFrom("agent_routine_runs")
+    .where(sql<boolean>`agent_routine_runs.id = ${run_id}`)
+    .where("status", "in", ["pending", "running"]);
 
 /**
  * Takes the agent's oldest item that is queued, or whose lease has run out, for so many seconds; null where there is none.
@@ -67,8 +78,17 @@ export async function claimWorkItem(
     })
     // Not "in": that looks for the next one again for each row, and takes several.
     .where(sql<boolean>`id = (${next})`);
-  const [item] = await from.telling(claim, telling(db, "work_item", "updated")).execute();
-  return item ?? null;
+  const last = own.where("lease_hash", "=", hash).where("attempt_count", "=", MAX_CLAIMS);
+  const { claimed } = await from.batch({
+    claimed: from.telling(claim, telling(db, "work_item", "updated")),
+    // Whoever looks after runs sees to it that the end of its last lease is heard.
+    looked: from
+      .updateTable("agent_routine_runs")
+      .set({ look_at: sql`now() + make_interval(secs => ${lease_seconds})` })
+      .where("status", "in", ["pending", "running"])
+      .where(sql<boolean>`id in (${last.select("run_id")})`),
+  });
+  return claimed[0] ?? null;
 }
 
 const lost = () =>
@@ -77,7 +97,7 @@ const lost = () =>
     "The lease has run out, or is another's. Claim the item again: it may have been given to others.",
   );
 
-/** Changes an item that its lease's owner still has. 404 where it isn't there, 409 where it isn't the owner's any more. */
+/** What changes an item that its lease's owner still has, and the database for it: a 404 where the item isn't there. */
 async function changeOwn(
   db: TenantDb,
   id: Id<"work_item">,
@@ -87,22 +107,21 @@ async function changeOwn(
     also = sql<boolean>`false`,
     where = sql<boolean>`true`,
   }: { also?: RawBuilder<boolean>; where?: RawBuilder<boolean> } = {},
-): Promise<WorkItemRow> {
+) {
   const item = reachChild(db, "work_item", id, "write");
-  const isHeld = sql<boolean>`(status in ('claimed', 'running') and lease_expires_at > now())`;
   const owned = sql<boolean>`(lease_hash = ${await hashOf(lease_owner)} and ((${isHeld} and ${where}) or ${also}))`;
   const change = item.db
     .patch("work_items", values as never)
     .where(sql<boolean>`id in (${item.rows.select("id")})`)
     .where(owned);
-  const [changed] = await item.db.telling(change, telling(db, "work_item", "updated")).execute();
-  if (!changed) throw lost();
-  return changed;
+  return { ...item, changed: item.db.telling(change, telling(db, "work_item", "updated")) };
 }
 
-/** Its owner has begun. Again, nothing changes. */
-export const startWorkItem = (db: TenantDb, id: Id<"work_item">, lease_owner: string) =>
-  changeOwn(db, id, lease_owner, { status: "running" });
+/** Its owner has begun. Again, nothing changes. 409 where it isn't the owner's any more. */
+export async function startWorkItem(db: TenantDb, id: Id<"work_item">, lease_owner: string): Promise<void> {
+  const { changed } = await changeOwn(db, id, lease_owner, { status: "running" });
+  await changed.executeTakeFirstOrThrow(lost);
+}
 
 /** It is its owner's for so many seconds from now on. */
 export async function keepWorkItem(db: TenantDb, id: Id<"work_item">, lease_owner: string, seconds: number) {
@@ -112,22 +131,70 @@ export async function keepWorkItem(db: TenantDb, id: Id<"work_item">, lease_owne
     .patch("work_items", { lease_expires_at: until(seconds) })
     .where(sql<boolean>`id in (${item.rows.select("id")})`)
     .where(sql<boolean>`lease_hash = ${await hashOf(lease_owner)}`)
-    .where(sql<boolean>`status in ('claimed', 'running') and lease_expires_at > now()`);
+    .where(isHeld);
   await change.executeTakeFirstOrThrow(lost);
 }
 
-/** What came of it, for good. The same again changes nothing; another outcome is a 409. */
-export function endWorkItem(
+/** What came of it, for good, and the run that waits for it. The same again changes nothing; another outcome is a 409. */
+export async function endWorkItem(
   db: TenantDb,
   id: Id<"work_item">,
   lease_owner: string,
   outcome: { result: object } | { error: object },
-): Promise<WorkItemRow> {
+): Promise<Row<"agent_routine_runs"> | null> {
   const [status, column, said] =
     "result" in outcome
       ? (["succeeded", "result", outcome.result] as const)
       : (["failed", "error", outcome.error] as const);
   const json = sql`${JSON.stringify(said)}::jsonb`;
   const same = sql<boolean>`(status = ${status} and ${sql.ref(column)} = ${json})`;
-  return changeOwn(db, id, lease_owner, { status, [column]: json, lease_expires_at: null }, { also: same });
+  const values = { status, [column]: json, lease_expires_at: null };
+  const { db: behind, rows, changed } = await changeOwn(db, id, lease_owner, values, { also: same });
+  const run = runOf(behind, sql`(${rows.select("run_id")})`).selectAll();
+  const ended = await behind.batch({ changed, run });
+  if (!ended.changed[0]) throw lost();
+  return ended.run[0] ?? null;
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// For the run that it is of
+
+/** Makes one on the agent of these, where it isn't there already; null where there is none to make it on. */
+export async function makeWorkItem(
+  db: TenantDb,
+  agents: Rows<"agents">,
+  item: Pick<WorkItemRow, "id" | "run_id" | "command_id" | "node_id" | "payload">,
+): Promise<WorkItemRow | null> {
+  const there = db.selectFrom("work_items").where("work_items.id", "=", item.id);
+  const { found } = await db.batch({
+    made: db.telling(
+      db.insertUnder(agents.where(sql<boolean>`not exists (${there.select(sql`1`.as("one"))})`), "work_items", {
+        ...{ ...item, agent_id: sql`agents.id`, payload: JSON.stringify(item.payload) },
+      } as never),
+      telling(db, "work_item", "created"),
+    ),
+    found: there.selectAll(),
+  });
+  return found[0] ?? null;
+}
+
+/** Fails one that hasn't ended, if this is so: nobody who has its lease can submit it any more. */
+export const failWorkItem = (db: TenantDb, id: Id<"work_item">, message: string, where = sql<boolean>`true`) =>
+  db.telling(
+    db
+      .patch("work_items", { status: "failed", error: JSON.stringify({ message }), lease_expires_at: null })
+      .where("id", "=", id)
+      .where("status", "in", ["queued", "claimed", "running"])
+      .where(where),
+    telling(db, "work_item", "updated"),
+  );
+
+/** One as it is now. Fails it where its last lease has run out; null where it is gone with its agent. */
+export async function lookAtWorkItem(db: TenantDb, id: Id<"work_item">): Promise<WorkItemRow | null> {
+  const isLost = sql<boolean>`(lease_expires_at <= now() and attempt_count >= ${sql.lit(MAX_CLAIMS)})`;
+  const { found } = await db.batch({
+    lost: failWorkItem(db, id, `its lease has run out ${MAX_CLAIMS} times`, isLost),
+    found: db.selectFrom("work_items").where("id", "=", id).selectAll(),
+  });
+  return found[0] ?? null;
 }

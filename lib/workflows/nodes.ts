@@ -247,8 +247,8 @@ export const nodeKinds: readonly NodeKind[] = [
   node("WorkflowEmbedAgent", "embed_agent", {
     label: "Embed agent",
     category: "Agents",
-    description: "Hands work to an agent, and gives what that submits.",
-    docs: "It is a work item: a session of that agent does it, or, with `worker: external`, whoever claims it. Runs can't hand any over yet: they fail here, `not_available`.",
+    description: "Hands work to an agent, and gives what that comes to.",
+    docs: "A session of that agent does it and gives its result, which without a `result_schema` is `{output}`, its answer. With `worker: external` it is a work item of that agent, for whoever claims it: what is submitted is what the node gives, and one that is given up, or whose lease has run out ten times, fails it. Only an agent that the run might change itself is given work, or its own. It waits however long that takes.",
     fields: {
       participant: field(
         "string",
@@ -273,7 +273,7 @@ export const nodeKinds: readonly NodeKind[] = [
     label: "Wait",
     category: "Flow",
     description: "Waits for a time, an instant or an event: up to a year.",
-    docs: "Exactly one of `seconds`, `until` and `event`. After a time `$` is handed on; an event is what the node gives, and null when none came in time. Runs can't wait for events yet: they fail here, `not_available`.",
+    docs: "Exactly one of `seconds`, `until` and `event`. After a time `$` is handed on. Of an event the node gives the payload: of the first that happens from then on, that the filters fit, and that the run may read; or null, when none came in time.",
     fields: {
       seconds: field("number", "Seconds", v.nullish(seconds(0), null), "So long.", true),
       until: field("string", "Until", v.nullish(code, null), "An instant, ISO 8601.", true),

@@ -23,7 +23,7 @@ export type Ask = {
 
 /**
  * `evaluate` gives its arguments back, evaluated; `script` a script's result; `preset` what a session came to; `http` an
- * answer; `emit` nothing; `work` what an agent submitted; `wait` nothing, or the event; `approval` who decided what; `llm` an answer.
+ * answer; `emit` nothing; `work` what an agent came to; `wait` nothing, or the event; `approval` who decided what; `llm` an answer.
  */
 export type AskKind = "evaluate" | "script" | "preset" | "http" | "emit" | "work" | "wait" | "approval" | "llm";
 

@@ -129,9 +129,11 @@ const aMemory =
 /** One that has been claimed by whoever calls itself as the walk does. */
 const LEASE_OWNER = unique("lease");
 const aWorkItem =
+  "with run as (insert into data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, id, status, look_at) " +
+  "select app_id, sandbox_id, org_id, id, 'arr_' || right($2, 22), 'completed', null from data.agents where id = $1 returning *) " +
   "insert into data.work_items (app_id, sandbox_id, org_id, agent_id, id, run_id, command_id, node_id, status, lease_hash, lease_expires_at, payload) " +
-  `select app_id, sandbox_id, org_id, id, $2, 'arr_', $3, 'ask', 'claimed', sha256('${LEASE_OWNER}'), now() + interval '1 hour',
-    jsonb_build_object('about', $3::text) from data.agents where id = $1`;
+  `select app_id, sandbox_id, org_id, agent_id, $2, id, $3, 'ask', 'claimed', sha256('${LEASE_OWNER}'), now() + interval '1 hour',
+    jsonb_build_object('about', $3::text) from run`;
 /** What the product makes of itself, by no route that is for it. */
 const byNoRoute = (kind: Kind, insert: string): Maker => ({
   kind,

@@ -4,7 +4,7 @@
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { anAgent, must, unique } from "../harness/index.ts";
-import { aStage, SOAK, type Stage, until, wait } from "../sessions/stage.ts";
+import { aStage, instructionsOf, SOAK, type Stage, until, wait } from "../sessions/stage.ts";
 
 const [ROUNDS, EACH] = SOAK ? [5, 4] : [1, 1];
 const METHODS = { get: "read", put: "idempotent", post: "once" } as const;
@@ -125,6 +125,156 @@ describe("killed with -9, every cause has one run, which ends as promised", { ti
     expect(await killed(all, { after: 200 })).toBe(0);
   });
 });
+
+/** A run of a graph that begins at this node, and what becomes of it. */
+async function aGraphRun(node: { id: string } & Record<string, unknown>, of: { id: string }) {
+  const graph = { kind: "WorkflowGraph", version: 1, name: "g", start_node: node.id, nodes: [node] };
+  const body = { kind: "WorkflowGraph", mime_type: "application/json", raw_content: JSON.stringify(graph) };
+  const { id: config } = await must(stage.ask("POST", "/api/v1/config", body), 201);
+  const { id: routine } = await must(
+    stage.ask("POST", `/api/v1/agents/${of.id}/agent_routines`, {
+      ...{ name: unique("r"), handler_type: "workflow_graph", status: "active", config },
+      event_type: "agentroutine.invoked",
+    }),
+    200,
+  );
+  const invoke = () => must(stage.ask("POST", `/api/v1/agent_routines/${routine}/invoke`, { message: "Go." }), 200);
+  const { id } = await invoke();
+  const ends = () =>
+    until(`${id} ends`, async () => {
+      const run = await must(stage.ask("GET", `/api/v1/agent_routines/runs/${id}`), 200).catch(() => null);
+      return run && ["completed", "failed"].includes(run.status) ? run : null;
+    });
+  return { id: id as string, ends };
+}
+const query = (text: string, ...params: string[]) => stage.own.database.query<any>(text, params);
+
+describe("work that a graph hands over", { timeout: 120_000 }, () => {
+  const work = (participant: string, more: object = {}) => ({
+    ...{ kind: "WorkflowEmbedAgent", id: "w", participant, instructions: "Do.", worker: "external" },
+    ...more,
+  });
+  const handed = async () => {
+    const agent = await anAgent(stage.ask);
+    const clerk = await anAgent(stage.ask);
+    const run = await aGraphRun(work(clerk.id), agent);
+    const claims = (lease_owner: string) =>
+      must(stage.ask("POST", `/api/v1/agents/${clerk.id}/work_items/claim`, { lease_owner }), 200);
+    const claim = (lease_owner = "me") =>
+      until("it is claimed", async () => (await claims(lease_owner).catch(() => null))?.data ?? null);
+    const expire = (id: string) =>
+      query("update data.work_items set lease_expires_at = now() - interval '1 second' where id = $1", id);
+    const lookedAfter = async () => {
+      await query("update data.agent_routine_runs set look_at = now() - interval '1 second' where id = $1", run.id);
+      await stage.own.fireCrons();
+    };
+    return { ...run, clerk, claim, expire, lookedAfter };
+  };
+
+  it.each([
+    ["an item", "external", /insert into "data"."work_items"/],
+    ["a session", "session", /insert into "data"."agent_sessions"/],
+  ])("is %s, once, though the process ends while it is sent", async (_, worker, sent) => {
+    const agent = await anAgent(stage.ask, { model: "scripted/script" });
+    stage.database.hold(sent);
+    const instructions = instructionsOf({ text: "Done." });
+    const { id, ends } = await aGraphRun(work(agent.id, { worker, instructions }), agent);
+    await until("it is being sent", () => (stage.database.waiting() ? true : null));
+    stage.kill();
+    // What was on its way arrives, and is sent again.
+    stage.database.letGo();
+    await stage.isUp();
+    if (worker === "external") {
+      const item = await until("its item is there", async () => {
+        const [found] = await query("select id, command_id from data.work_items where run_id = $1", id);
+        return found ?? null;
+      });
+      await must(stage.ask("POST", `/api/v1/agents/${agent.id}/work_items/claim`, { lease_owner: "me" }), 200);
+      const result = { lease_owner: "me", result: { output: "Done." } };
+      await must(stage.ask("POST", `/api/v1/work_items/${item.id}/submit`, result), 204);
+    }
+    expect((await ends()).result).toEqual({ output: "Done." });
+    const made = worker === "external" ? "data.work_items where run_id" : "data.agent_sessions where routine_run_id";
+    expect(await query(`select from ${made} = $1`, id)).toHaveLength(1);
+  });
+
+  it("that was submitted while the process was gone is heard of when somebody looks", async () => {
+    const { claim, ends, lookedAfter, id } = await handed();
+    const { work_item } = await claim();
+    await query(
+      `update data.work_items set status = 'succeeded', lease_expires_at = null, result = '{"n": 7}' where id = $1`,
+      work_item.id,
+    );
+    const waits = async () =>
+      (
+        await query(
+          "select look_at > now() + interval '5 minutes' as far from data.agent_routine_runs where id = $1",
+          id,
+        )
+      )[0].far;
+    await until("it is looked after in ten minutes", async () => (await waits()) || null);
+    await lookedAfter();
+    expect((await ends()).result).toEqual({ n: 7 });
+  });
+
+  it("fails when the tenth lease has run out, which is when it is looked after", async () => {
+    const { id, claim, expire, ends, lookedAfter } = await handed();
+    for (let n = 1; n <= 10; n++) {
+      const { work_item } = await claim(`owner ${n}`);
+      const [{ ahead }] = await query(
+        "select extract(epoch from look_at - now())::float as ahead from data.agent_routine_runs where id = $1",
+        id,
+      );
+      if (n === 10) expect(Math.abs(ahead - 300)).toBeLessThan(10);
+      await expire(work_item.id);
+    }
+    await lookedAfter();
+    expect((await ends()).result.error).toBe("w: its lease has run out 10 times");
+  });
+
+  it("fails with its agent", async () => {
+    const { clerk, claim, ends, lookedAfter } = await handed();
+    await claim();
+    await must(stage.ask("DELETE", `/api/v1/agents/${clerk.id}`), 204);
+    await lookedAfter();
+    expect((await ends()).result.error).toBe("w: its work item went with its agent");
+  });
+});
+
+it.each([
+  ["as the wait is written down", /insert into "data"."event_waits"/, false],
+  ["as the event is handed on", /update .*event_waits.* item\.event_id/s, true],
+])(
+  "a run that waits for an event has it once, though the process ends %s",
+  async (_, statement, isPublished) => {
+    const agent = await anAgent(stage.ask);
+    const name = `custom.wait_${serial++}`;
+    const publish = (n: number) => must(stage.ask("POST", "/api/v1/events", { name, payload: { n } }), 201);
+    const waits = (id: string) => query("select from data.event_waits where run_id = $1", id);
+    if (!isPublished) stage.database.hold(statement);
+    const { id, ends } = await aGraphRun({ kind: "WorkflowWait", id: "w", event: name }, agent);
+    if (isPublished) {
+      await until("it waits", async () => ((await waits(id)).length ? true : null));
+      stage.database.hold(statement);
+      await publish(1);
+    }
+    await until("it is held", () => (stage.database.waiting() ? true : null));
+    stage.kill();
+    stage.database.letGo();
+    await stage.isUp();
+    if (!isPublished) {
+      await until("it listens", async () => {
+        const status = async () =>
+          (await must(stage.ask("GET", `/api/v1/agent_routines/runs/${id}/journal`), 200)).journal.status;
+        return (await status().catch(() => null)) === "waiting" ? true : null;
+      });
+      await publish(1);
+    }
+    expect((await ends()).result).toEqual({ n: 1 });
+    await until("nothing waits any more", async () => ((await waits(id)).length ? null : true));
+  },
+  120_000,
+);
 
 it("starts nothing while its org is suspended, and goes on when that is lifted", { timeout: 120_000 }, async () => {
   const { app } = stage;

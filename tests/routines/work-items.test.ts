@@ -3,13 +3,22 @@ import { describe, expect, it } from "vitest";
 import { newId } from "../../lib/ids.ts";
 import { anAgent, anApp, must, sql, system, together } from "../harness/index.ts";
 
-const RUN = newId("agent_routine_run");
-
 async function start() {
   const app = await anApp();
   const owner = app.as(app.acme);
   const agent = await anAgent(owner);
   const at = `/api/v1/agents/${agent.id}/work_items`;
+  /** One that is over, so that nobody looks after it. */
+  const aRun = async () => {
+    const id = newId("agent_routine_run");
+    await sql(
+      `insert into data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, id, status, look_at)
+        select app_id, sandbox_id, org_id, id, $2, 'completed', null from data.agents where id = $1`,
+      [agent.id, id],
+    );
+    return id;
+  };
+  const RUN = await aRun();
   let commands = 0;
   const anItem = async (fields: { run?: string; payload?: object } = {}) => {
     const id = newId("work_item");
@@ -26,12 +35,12 @@ async function start() {
   const expire = (id: string) =>
     sql("update data.work_items set lease_expires_at = now() - interval '1 second' where id = $1", [id]);
   const list = async (query = ""): Promise<any[]> => (await must(owner("GET", `${at}${query}`), 200)).data;
-  return { ...app, owner, agent, at, anItem, claim, act, expire, list };
+  return { ...app, owner, agent, at, RUN, aRun, anItem, claim, act, expire, list };
 }
 
 describe("claiming", () => {
   it("takes the oldest that is queued, then the next, then nothing; the answer shows the lease", async () => {
-    const { anItem, claim, agent } = await start();
+    const { anItem, claim, agent, RUN } = await start();
     const [first, second] = [await anItem(), await anItem()];
     const { lease_owner, work_item } = await claim("me");
     expect([lease_owner, work_item]).toEqual([
@@ -87,14 +96,25 @@ describe("claiming", () => {
   });
 
   it("takes only those of a run, where one is named", async () => {
-    const { anItem, claim, list } = await start();
+    const { anItem, aRun, claim, list } = await start();
     await anItem();
-    const other = `atr_${newId("agent_routine_run").slice(4)}`;
+    const other = await aRun();
     const id = await anItem({ run: other });
     const { work_item } = await claim("me", { execution: other });
-    expect([work_item.id, work_item.execution, work_item.routine_run]).toEqual([id, other, null]);
+    expect([work_item.id, work_item.execution, work_item.routine_run]).toEqual([id, other, other]);
     expect(await claim("me", { execution: other })).toBeNull();
     expect((await list(`?execution=${other}`)).map((item) => item.id)).toEqual([id]);
+  });
+
+  it("takes one ten times at most: then the end of its lease is its own", async () => {
+    const { anItem, claim, expire } = await start();
+    const id = await anItem();
+    for (let n = 1; n <= 10; n++) {
+      expect((await claim(`owner ${n}`)).work_item.attempt_count).toBe(n);
+      await expire(id);
+    }
+    expect(await claim("one more")).toBeNull();
+    expect(await claim("one more", { work_item: id })).toBeNull();
   });
 
   it.runIf(system.concurrent)("of twenty who ask at once gives one item to one of them", async () => {

@@ -108,6 +108,86 @@ describe("a run", () => {
     expect(run.view()).toMatchObject({ status: "completed", result: { a: { approved: true, note: "fine", by } } });
   });
 
+  describe.each([
+    ["a session", { kind: "preset" }, "ase_", "running"],
+    ["a session", { kind: "work", template: { worker: "session" } }, "ase_", "running"],
+    ["whoever claims it", { kind: "work", template: { worker: "external" } }, "wdi_", "waiting"],
+    ["a wait for an event", { kind: "wait", template: { event: "a.b" } }, "ewt_", "waiting"],
+  ] as const)("that hands a command to %s (%o)", (_, ask, prefix, status) => {
+    const until = "2026-01-02T04:00:00.000Z";
+    const asked = anAsk("a", { ...ask, effect: "idempotent" });
+    const handedTo = (stage: ReturnType<typeof aStage>) => {
+      const { command, handed_to } = of(stage.frames(), "command.called")[0]!;
+      expect(handed_to).toBe(`${prefix}${command.slice(4)}`);
+      return handed_to;
+    };
+
+    it("asks who has it when that says so, and not before; a wait goes with it", async () => {
+      let came: { ok: string } | null = null;
+      const heard = () => came;
+      const stage = aStage({ program: asking([asked]), send: () => ({ later: true, until: null }), heard });
+      const { run, go } = await ran(stage);
+      expect(run.status).toBe(status);
+      run.hear();
+      await go();
+      expect([run.view().status, stage.left]).toEqual(["running", []]);
+      came = { ok: "done" };
+      run.hear();
+      await go();
+      expect(run.view()).toMatchObject({ status: "completed", result: { a: "done" } });
+      expect(stage.left).toEqual(prefix === "ewt_" ? [handedTo(stage)] : []);
+      expect(stage.sent).toHaveLength(1);
+    });
+
+    it.each([
+      [null, null],
+      [{ ok: "in time" }, "in time"],
+    ])("asks a last time when its time is over: %o", async (came, result) => {
+      let isOver = false;
+      const heard = () => (isOver ? came : null);
+      const stage = aStage({ program: asking([asked]), send: () => ({ later: true, until }), heard });
+      const { run, go } = await ran(stage);
+      stage.pass(Date.parse(until) - Date.parse("2026-01-02T03:04:05Z"));
+      isOver = true;
+      await go();
+      expect(run.view()).toMatchObject({ status: "completed", result: { a: result } });
+    });
+
+    it("lets go of it where it ends before, also where that is still being sent", async () => {
+      const stage = aStage({ program: asking([asked]), send: () => ({ later: true, until: null }) });
+      const { run } = await ran(stage);
+      run.cancel();
+      expect(stage.left).toEqual([handedTo(stage)]);
+      let cancel = () => {};
+      const send = () => {
+        cancel();
+        return { later: true, until: null } as const;
+      };
+      const late = aStage({ program: asking([asked]), send });
+      const one = late.process();
+      cancel = () => void one.run.cancel();
+      one.run.begin();
+      await one.go();
+      expect(late.left).toEqual([handedTo(late), handedTo(late)]);
+    });
+  });
+
+  it("listens for an event before that is written down; where it can't, the command fails", async () => {
+    const asked = anAsk("a", { kind: "wait", template: { event: "a.b" } });
+    const stage = aStage({ program: asking([asked]) });
+    const { run } = stage.process();
+    let known: number | null = null;
+    const listen = async () => {
+      known = stage.frames().length;
+      return "no";
+    };
+    const one = stage.process(undefined, { listen });
+    one.run.begin();
+    await one.go();
+    expect([known, one.run.view()]).toMatchObject([2, { status: "failed", result: { error: "no" } }]);
+    expect([run.status, stage.sent]).toEqual(["pending", []]);
+  });
+
   it("waits until a time, and no longer", async () => {
     const until = new Date(Date.parse("2026-01-02T04:00:00Z")).toISOString();
     const program = asking([anAsk("a", { kind: "wait" })]);

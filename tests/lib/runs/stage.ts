@@ -32,7 +32,7 @@ type Options = {
   row?: Partial<RunRow>;
   /** What comes of a command; without it, `<key> done`. */
   send?: (command: Sending, nth: number) => Promise<Came> | Came;
-  heard?: (session: string) => Came | null;
+  heard?: (handed_to: string) => Came | null;
   secrets?: string[];
   hands?: Partial<Hands>;
 };
@@ -63,7 +63,6 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
     const run = new Run(whole, journal, {
       now: () => clock++,
       newCommand: () => newId("tool_call"),
-      newSession: () => newId("agent_session"),
       pin: async () => {
         pass();
         return { handler: "script" };
@@ -74,6 +73,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
         return true;
       },
       evaluate: async ({ template }) => template,
+      listen: async () => null,
       send: async (_, command) => {
         pass();
         sent.push({ node: command.node, id: command.id, attempt: command.attempt });
@@ -82,8 +82,8 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
         pass();
         return came;
       },
-      heard: async (_, session) => heard?.(session) ?? null,
-      letGo: (session) => void left.push(session),
+      heard: async (_, handed_to) => heard?.(handed_to) ?? null,
+      letGo: (handed_to) => void left.push(handed_to),
       mask: (value) =>
         JSON.parse(secrets.reduce((text, one) => text.replaceAll(one, "****"), JSON.stringify(value ?? null))),
       told: (frames) => void told.push(...frames),
