@@ -1,7 +1,7 @@
 /** What a schedule and a routine have in common: when it comes, and by which policies. */
 import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
-import { CRON_EVENT } from "../routines/schema.ts";
+import { CRON_EVENT } from "../events/trigger.ts";
 import { nextOccurrence, parseCron } from "../schedules/clock.ts";
 import { UTC } from "../schedules/queries.ts";
 import { policies, timeZone, usualPolicies } from "../schedules/schema.ts";

@@ -39,7 +39,7 @@ export type OccurrenceRow = Row<"occurrences">;
 export const occurrence = v.strictObject({
   id: v.string(),
   app: v.string(),
-  agent: v.string(),
+  agent: nullable,
   schedule: nullable,
   routine: nullable,
   planned_at: stamp,

@@ -1,4 +1,4 @@
-/** What a run goes by: its routine as it is when the run begins, with the versions of all that it names. */
+/** What a run goes by: its routine, or automation, as it is when the run begins, with the versions of all that it names. */
 import { sql } from "kysely";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { isMap } from "../http/valid.ts";
@@ -14,9 +14,9 @@ import { type ChainStep, chainProgram, type Task, taskProgram } from "./programs
 import type { RunRow } from "./remote.ts";
 import type { Pinned } from "./run.ts";
 
-/** A routine as its run keeps it. */
+/** A routine, or an automation, as its run keeps it. */
 export type PinnedRoutine = Pinned & {
-  routine: Id<"agent_routine">;
+  routine: Id<"agent_routine"> | Id<"config">;
   name: string;
   /** Its runs of a scope share a session. */
   shared: boolean;
@@ -32,13 +32,14 @@ export type PinnedRoutine = Pinned & {
 
 /** In one round trip. Why it isn't to run, where its routine has other plans by now; null where the agent is gone. */
 export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine | { skipped: string } | null> {
+  if (row.automation_id) return pinAutomation(db, row, row.automation_id);
   const routines = db.selectFrom("agent_routines").where("id", "=", row.routine_id as Id<"agent_routine">);
   const named = db
     .selectFrom("agent_routine_configs")
     .select("config_id")
     .where("routine_id", "=", row.routine_id as Id<"agent_routine">);
   const { agent, routine, configs } = await db.batch({
-    agent: db.selectFrom("agents").select(["id", "default_model"]).where("id", "=", row.agent_id),
+    agent: agentOf(db, row),
     routine: routines.selectAll(),
     configs: db
       .selectFrom("configs")
@@ -57,6 +58,34 @@ export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine |
     steps: found.steps as PinnedRoutine["steps"],
     versions: Object.fromEntries(configs.map(({ id, version_number }) => [id, version_number])),
     graph: handler_type === "workflow_graph" ? await graphSaid(db, config, configs) : null,
+  };
+}
+
+const agentOf = (db: TenantDb, { agent_id }: RunRow) =>
+  db.selectFrom("agents").select(["id", "default_model"]).where("id", "=", agent_id!);
+
+async function pinAutomation(db: TenantDb, row: RunRow, id: Id<"config">): ReturnType<typeof pinRun> {
+  const automations = db.selectFrom("automations").where("id", "=", id);
+  const { agent, automation, configs } = await db.batch({
+    agent: agentOf(db, row),
+    automation: automations.selectAll(),
+    configs: db
+      .selectFrom("configs")
+      .select(["id", "version_number", "kind"])
+      .where("id", "in", automations.select("config_id")),
+  });
+  if (row.agent_id && !agent[0]) return null;
+  const [found] = automation;
+  if (!found) return { skipped: "automation_deleted" };
+  if (found.status !== "active") return { skipped: "not_active" };
+  const [config] = configs;
+  if (!config) return { skipped: "config_deleted" };
+  const handler = config.kind === "Script" ? "script" : "workflow_graph";
+  return {
+    ...{ handler, routine: found.id, name: String(found.said.name), model: agent[0]?.default_model ?? null },
+    ...{ shared: false, task: { handler_type: handler, config: found.config_id }, steps: [] },
+    versions: { [config.id]: config.version_number },
+    graph: handler === "workflow_graph" ? await graphSaid(db, found.config_id, configs) : null,
   };
 }
 

@@ -1,4 +1,4 @@
-/** What the object of an agent's runs does for the Workers: they hand it the row, which came through its tenant's door. */
+/** What the object of an agent's runs, or of an automation's, does for the Workers: they hand it the row, which came through its tenant's door. */
 import type { Row, RunStatus } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
 import { objectOf, type Place } from "../objects/stub.ts";
@@ -47,8 +47,8 @@ export interface RunsRemote extends Rpc.DurableObjectBranded {
 /** As it is asked: all that passes is JSON, of which the types of RPC would make something else. */
 type RunsAsked = Omit<RunsRemote, keyof Rpc.DurableObjectBranded>;
 
-/** The object of a run: its agent's. Its class is of another Worker, so that the binding has no type of its own. */
+/** The object of a run: its automation's, or its agent's. Its class is of another Worker, so that the binding has no type of its own. */
 export const runsOf = (
   { RUNS }: Bindings,
-  { agent_id: id, ...place }: Pick<RunRow, "agent_id" | keyof Place>,
-): RunsAsked => objectOf(RUNS, { ...place, id }) as unknown as RunsAsked;
+  { agent_id, automation_id, ...place }: Pick<RunRow, "agent_id" | "automation_id" | keyof Place>,
+): RunsAsked => objectOf(RUNS, { ...place, id: (automation_id ?? agent_id)! }) as unknown as RunsAsked;

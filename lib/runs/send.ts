@@ -1,6 +1,6 @@
 /** What a run's commands reach: scripts, sessions, the web and models, each as the run's agent. */
 import { sql } from "kysely";
-import { readersOf, telling } from "../agents/children.ts";
+import { telling } from "../agents/children.ts";
 import { scriptNamed } from "../configs/queries.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { type Bindings, modelsOf } from "../env.ts";
@@ -26,6 +26,7 @@ import { waitUntil } from "../workflows/wait.ts";
 import { formsOf, misfit, schemaOfForms } from "./forms.ts";
 import { graphOf, type PinnedRoutine } from "./pin.ts";
 import { UNFIT } from "./programs.ts";
+import { readersOfRun } from "./project.ts";
 import type { RunRow } from "./remote.ts";
 import type { Came, Sending } from "./run.ts";
 
@@ -41,7 +42,7 @@ export type RunWorld = {
   place: { app: string; org: string | null };
   /** The agent's env vars, as they are now. */
   secrets: Readonly<Record<string, string>>;
-  /** The routine's co-owner, who is still there. */
+  /** The routine's co-owner, or the user that an automation's run acts as, who is still there. */
   user: Id<"user"> | null;
   /** Of a scope whose runs share a session: the session's id, which is the given one where there was none, or it is over. */
   sharedSession: (
@@ -90,6 +91,7 @@ const isPassing = (status: unknown) => status === 429 || (typeof status === "num
 async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, command: Sending): Promise<Came> {
   const { db, env, place, secrets, user } = world;
   const agent = row.agent_id;
+  // Whoever the run acts as; with neither of the two, everybody.
   const seen = db.as({ kind: "agent", agent, user });
   const given = fieldsOf(command.arguments);
   const named = async (key: string) => {
@@ -99,7 +101,7 @@ async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, c
   // A graph's own come first.
   const source = await sourceNamed(db, given, async (key) => graphOf(pinned)?.scripts.get(key) ?? named(key));
   if (source === null) return { error: "the script isn't there any more" };
-  const whose = [place.app, place.org ?? agent].join(" ");
+  const whose = [place.app, place.org ?? row.automation_id ?? agent].join(" ");
   let last: Answer | null = null;
   const answer = await callScript(
     source,
@@ -193,11 +195,11 @@ async function begin(
   session: New,
 ) {
   const there = db.selectFrom("agent_sessions").where("agent_sessions.id", "=", id).select(sql`1`.as("one"));
-  const agent = db.selectFrom("agents").where("id", "=", row.agent_id).where(sql<boolean>`not exists (${there})`);
+  const agent = db.selectFrom("agents").where("id", "=", row.agent_id!).where(sql<boolean>`not exists (${there})`);
   const causes = [...row.causes, pinned.routine];
   const made = db.causedBy(causes).telling(
     db.insertUnder(agent, "agent_sessions", {
-      ...{ id, agent_id: row.agent_id, trajectory_id: newId("trajectory"), routine_run_id: row.id },
+      ...{ id, agent_id: row.agent_id!, trajectory_id: newId("trajectory"), routine_run_id: row.id },
       ...{ ...session, result_schema: session.result_schema && JSON.stringify(session.result_schema) },
       // A list of types stands in for the array of texts that it is.
       causes: sql`${causes}::text[]` as never,
@@ -275,7 +277,7 @@ async function speak(
   const said = await sessionOf(env, session).message(session, {
     ...{ role: "user", content: told(command.scope, null), metadata: { routine_run: row.id }, on_busy: "enqueue" },
     ...{
-      sender: { type: "agent", id: row.agent_id },
+      sender: { type: "agent", id: session.agent_id },
       key: { subject: row.id, key: command.id, fingerprints: [command.id] },
     },
   });
@@ -353,7 +355,7 @@ async function emit({ db }: RunWorld, row: RunRow, pinned: PinnedRoutine, { id, 
     ...{
       agent_id: row.agent_id,
       user_id: row.user_id,
-      readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+      readers: readersOfRun(db, "agent_routine_runs"),
     },
   }).execute();
   return { ok: null };
