@@ -76,7 +76,7 @@ export async function invokeAutomation(
     participants: participants && JSON.stringify(participants),
   } as never);
   try {
-    const { made } = await behind.batch({ made: behind.telling(run, tellingRun(db, id, "created")) });
+    const { made } = await behind.batch({ made: behind.telling(run, tellingRun(db, "automation_run", "created")) });
     if (made[0]) return made[0] as RunRow;
   } catch (error) {
     // Made by another request with this key, at this moment: now it is there to be seen.

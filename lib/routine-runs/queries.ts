@@ -56,7 +56,8 @@ export function listRunsOf(
 }
 
 /** Whose run it is, as its id says. */
-const kindOf = (id: RunId) => (isId("automation_run", id) ? "automation_run" : "agent_routine_run");
+type RunKind = "agent_routine_run" | "automation_run";
+const kindOf = (id: RunId): RunKind => (isId("automation_run", id) ? "automation_run" : "agent_routine_run");
 
 /** A run, and the database behind who may read or write it: of an automation those who may its config. See `reach`. */
 function reachRun(db: TenantDb, id: RunId, action: "read" | "write"): Reached<"agent_routine_runs"> {
@@ -82,9 +83,9 @@ export async function getRun(db: TenantDb, id: RunId, action: "read" | "write" =
 }
 
 /** What the feed tells of a run: see `readersOfRun`. */
-export const tellingRun = (db: TenantDb, id: RunId, event: "created" | "updated"): Telling => ({
-  kind: `${kindOf(id)}.${event}`,
-  title: sql`${`${isId("automation_run", id) ? "Automation" : "Routine"} run ${event}: `} || id`,
+export const tellingRun = (db: TenantDb, kind: RunKind, event: "created" | "updated"): Telling => ({
+  kind: `${kind}.${event}`,
+  title: sql`${`${kind === "automation_run" ? "Automation" : "Routine"} run ${event}: `} || id`,
   agent_id: sql`agent_id`,
   readers: readersOfRun(db, "changed"),
 });
@@ -162,7 +163,7 @@ export async function invokeRoutine(
   });
   const invoke = () =>
     withParticipants(routine.db, participants).batch({
-      made: db.telling(run, tellingRun(db, id, "created")),
+      made: db.telling(run, tellingRun(db, kindOf(id), "created")),
       told: invoked(db, id, { message: message.slice(0, MAX_TOLD), user, session_key }),
       before: spent.where(passesOwn(db, "readers")).selectAll(),
       why: routine.rows.select(refusal.as("why")),
@@ -221,7 +222,7 @@ export async function retryRun<I extends RunId>(db: TenantDb, of: I, id: I): Pro
     user_id: sql`case when ${isOwn} then ${user}::text else ${own("user_id")} end`,
   } as never);
   const { made } = await child.db.batch({
-    made: child.db.telling(run, tellingRun(db, id, "created")),
+    made: child.db.telling(run, tellingRun(db, kindOf(id), "created")),
     ...(isId("agent_routine_run", id) && { told: invoked(db, id, { user }) }),
   });
   if (made[0]) return made[0] as RunRow;
@@ -239,7 +240,7 @@ export async function cancelRun(db: TenantDb, id: RunId): Promise<RunRow> {
     .where("status", "=", "pending")
     .where("admitted_at", "is", null);
   const { run } = await behind.batch({
-    cancelled: behind.telling(waiting, { ...tellingRun(db, id, "updated"), metadata: { fields: ["status"] } }),
+    cancelled: behind.telling(waiting, { ...tellingRun(db, kindOf(id), "updated"), metadata: { fields: ["status"] } }),
     run: rows.selectAll(),
   });
   if (!run[0]) throw notFound(kindOf(id));

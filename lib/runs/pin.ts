@@ -1,5 +1,6 @@
 /** What a run goes by: its routine, or automation, as it is when the run begins, with the versions of all that it names. */
 import { sql } from "kysely";
+import { isLive } from "../configs/automation.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { isMap } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
@@ -68,7 +69,7 @@ async function pinAutomation(db: TenantDb, row: RunRow, id: Id<"config">): Retur
   const automations = db.selectFrom("automations").where("id", "=", id);
   const { agent, automation, configs } = await db.batch({
     agent: agentOf(db, row),
-    automation: automations.selectAll(),
+    automation: automations.selectAll().select(isLive(db).as("live")),
     configs: db
       .selectFrom("configs")
       .select(["id", "version_number", "kind"])
@@ -78,6 +79,7 @@ async function pinAutomation(db: TenantDb, row: RunRow, id: Id<"config">): Retur
   const [found] = automation;
   if (!found) return { skipped: "automation_deleted" };
   if (found.status !== "active") return { skipped: "not_active" };
+  if (!found.live) return { skipped: "run_as_gone" };
   const [config] = configs;
   if (!config) return { skipped: "config_deleted" };
   const handler = config.kind === "Script" ? "script" : "workflow_graph";
