@@ -77,7 +77,8 @@ insert into app.migrations (name) values
   ('2026-11-25-queues'),
   ('2026-11-25-runs'),
   ('2026-11-25-schedules'),
-  ('2026-11-25-work-items');
+  ('2026-11-25-work-items'),
+  ('2026-11-26-automations');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -1016,15 +1017,59 @@ end $$;
 create trigger keep_configs after insert or update of steps, preset_config on data.agent_routines
   for each row execute function app.keep_configs();
 
--- Routine runs.
+-- Automations, which are configs: what of one starts it stands here, beside its config.
+create table data.automations (
+  -- Its config's.
+  id              text collate "C" not null,
+  app_id          text collate "C" not null,
+  sandbox_id      text collate "C" not null,
+  org_id          text collate "C" not null,
+  status          text not null default 'draft' check (status in ('draft', 'active', 'paused', 'archived')),
+  automation_type text not null default 'trigger' check (automation_type in ('trigger', 'scheduled', 'invoked')),
+  -- Whom it acts as, which may be gone: then nothing starts it.
+  agent_id        text collate "C",
+  user_id         text collate "C",
+  -- What it runs. Null where a draft names what isn't there.
+  config_id       text collate "C",
+  event_type      text,
+  event_config    jsonb,
+  schedule        text,
+  -- All that its config says.
+  said            jsonb not null default '{}',
+  next_run_at     timestamptz,
+  due_at          timestamptz,
+  heard_since     jsonb,
+  updated_at      timestamptz not null default now(),
+  check (config_id is not null or status in ('draft', 'archived')),
+  primary key (app_id, sandbox_id, id),
+  constraint automations_config_fkey foreign key (app_id, sandbox_id, org_id, id)
+    references data.configs (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index automations_config_idx on data.automations (app_id, sandbox_id, org_id, id);
+-- Who reacts to an org's events, in one look.
+create index automations_listening_idx on data.automations (app_id, sandbox_id, org_id)
+  where status = 'active' and automation_type = 'trigger';
+create index automations_due_at_idx on data.automations (due_at) where due_at is not null;
+create index automations_place_idx on data.automations (app_id, sandbox_id, org_id, due_at) where due_at is not null;
+alter table data.automations
+  add constraint automations_said_check check (octet_length(said::text) <= 49152);
+create trigger plan before insert or update of status, schedule, event_type, event_config, next_run_at on data.automations
+  for each row execute function app.plan_routine();
+create trigger at_most after insert on data.automations referencing new table as added
+  for each statement execute function app.at_most_in_org('1000', 'automations');
+select app.wall('data.automations', 'select, insert, update');
+
+-- Runs, of routines and of automations.
 create table data.agent_routine_runs (
   id                  text collate "C" not null,
   app_id              text collate "C" not null,
   sandbox_id          text collate "C" not null,
   org_id              text collate "C" not null,
-  agent_id            text collate "C" not null,
+  -- Of an automation the one that it acts as, where there is one.
+  agent_id            text collate "C",
   -- That may be gone since. The access list that the routine had when the run began is the run's own.
   routine_id          text collate "C",
+  automation_id       text collate "C",
   -- For whom it runs.
   user_id             text collate "C",
   status              text not null default 'pending'
@@ -1063,10 +1108,13 @@ create table data.agent_routine_runs (
   updated_at          timestamptz not null default now(),
   primary key (app_id, sandbox_id, id),
   constraint agent_routine_runs_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint agent_routine_runs_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
   constraint agent_routine_runs_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade,
   constraint agent_routine_runs_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
-    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete set null (user_id),
+  constraint agent_routine_runs_of_check
+    check (case when automation_id is null then agent_id is not null else routine_id is null end)
 );
 create index agent_routine_runs_agent_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, id);
 create index agent_routine_runs_routine_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, id);
@@ -1098,6 +1146,21 @@ alter table data.agent_routine_runs
 -- How many began within the minute.
 create index agent_routine_runs_admitted_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, admitted_at)
   where admitted_at is not null;
+create index agent_routine_runs_automation_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, automation_id, id)
+  where automation_id is not null;
+-- A key makes one run of an automation, whatever came of it; and so does a cause.
+create unique index agent_routine_runs_automation_key_key
+  on data.agent_routine_runs (app_id, sandbox_id, org_id, automation_id, idempotency_key)
+  where automation_id is not null and idempotency_key is not null;
+create unique index agent_routine_runs_automation_event_key
+  on data.agent_routine_runs (app_id, sandbox_id, org_id, automation_id, event_id)
+  where automation_id is not null and event_id is not null;
+create unique index agent_routine_runs_automation_planned_at_key
+  on data.agent_routine_runs (app_id, sandbox_id, org_id, automation_id, planned_at)
+  where automation_id is not null and planned_at is not null;
+create index agent_routine_runs_automation_dedupe_idx
+  on data.agent_routine_runs (app_id, sandbox_id, org_id, automation_id, dedupe_key, created_at)
+  where automation_id is not null and dedupe_key is not null;
 select app.wall('data.agent_routine_runs', 'select, insert, update, delete');
 
 -- Work items: what a run's graph hands to an agent, for whoever works for it outside. The run waits for one.
@@ -1188,26 +1251,30 @@ select app.wall('data.agent_schedules', 'select, insert, update, delete');
 -- Occurrences: what a schedule, or a routine's, was planned for, and what came of it. Links to what they are of, and to
 -- what they began, are no foreign keys: those may be gone.
 create table data.occurrences (
-  id          text collate "C" not null,
-  app_id      text collate "C" not null,
-  sandbox_id  text collate "C" not null,
-  org_id      text collate "C" not null,
-  agent_id    text collate "C" not null,
-  schedule_id text collate "C",
-  routine_id  text collate "C",
-  planned_at  timestamptz not null,
+  id            text collate "C" not null,
+  app_id        text collate "C" not null,
+  sandbox_id    text collate "C" not null,
+  org_id        text collate "C" not null,
+  -- Null: of an automation that acts as no agent.
+  agent_id      text collate "C",
+  schedule_id   text collate "C",
+  routine_id    text collate "C",
+  automation_id text collate "C",
+  planned_at    timestamptz not null,
   -- Null: it hasn't begun. It waits, where its outcome is buffered or backfilled.
-  fired_at    timestamptz,
-  outcome     text not null
+  fired_at      timestamptz,
+  outcome       text not null
               check (outcome in ('fired', 'buffered', 'skipped_overlap', 'missed', 'suspended', 'cancelled', 'backfilled')),
   -- What it does where another is under way.
-  overlap     text not null check (overlap in ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'allow_all')),
-  session_id  text collate "C",
-  run_id      text collate "C",
-  created_at  timestamptz not null default now(),
-  check ((schedule_id is null) <> (routine_id is null)),
+  overlap       text not null check (overlap in ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'allow_all')),
+  session_id    text collate "C",
+  run_id        text collate "C",
+  created_at    timestamptz not null default now(),
+  check (num_nonnulls(schedule_id, routine_id, automation_id) = 1),
+  check (agent_id is not null or automation_id is not null),
   check ((fired_at is not null) = (coalesce(session_id, run_id) is not null)),
   primary key (app_id, sandbox_id, id),
+  constraint occurrences_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
   constraint occurrences_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
@@ -1219,8 +1286,11 @@ create unique index occurrences_routine_key on data.occurrences (app_id, sandbox
   where routine_id is not null;
 create index occurrences_of_schedule_idx on data.occurrences (app_id, sandbox_id, org_id, schedule_id, id) where schedule_id is not null;
 create index occurrences_of_routine_idx on data.occurrences (app_id, sandbox_id, org_id, routine_id, id) where routine_id is not null;
+create unique index occurrences_automation_key on data.occurrences (app_id, sandbox_id, org_id, automation_id, planned_at)
+  where automation_id is not null;
 -- What waits.
-create index occurrences_waiting_idx on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id), planned_at)
+create index occurrences_waiting_idx
+  on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id, automation_id), planned_at)
   where fired_at is null and outcome in ('buffered', 'backfilled');
 select app.wall('data.occurrences', 'select, insert, update');
 
@@ -1379,13 +1449,13 @@ begin
   return null;
 end $$;
 
--- All of an agent's runs are in one object, which hears of those that are gone at once.
+-- All runs of an agent, or of an automation, are in one object, which hears of those that are gone at once.
 create function app.leave_runs() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into app.erasures (app_id, sandbox_id, org_id, id, kind, parts)
-    select g.app_id, g.sandbox_id, g.org_id, g.agent_id, 'agent_routine_run', array_agg(g.id) from gone g
-     group by g.app_id, g.sandbox_id, g.org_id, g.agent_id;
+    select g.app_id, g.sandbox_id, g.org_id, coalesce(g.automation_id, g.agent_id), 'agent_routine_run', array_agg(g.id) from gone g
+     group by g.app_id, g.sandbox_id, g.org_id, coalesce(g.automation_id, g.agent_id);
   return null;
 end $$;
 create trigger leave_runs after delete on data.agent_routine_runs referencing old table as gone
@@ -1465,7 +1535,8 @@ create table data.tool_calls (
   app_id         text collate "C" not null,
   sandbox_id     text collate "C" not null,
   org_id         text collate "C" not null,
-  agent_id       text collate "C" not null,
+  -- Null: of an automation's run that acts as no agent.
+  agent_id       text collate "C",
   session_id     text collate "C",
   name           text not null,
   turn           integer not null,
@@ -1983,6 +2054,7 @@ begin
   return query select d.app_id, d.sandbox_id, d.org_id from (
       select s.app_id, s.sandbox_id, s.org_id from data.agent_schedules s where s.due_at < now() + interval '2 minutes'
       union select r.app_id, r.sandbox_id, r.org_id from data.agent_routines r where r.due_at < now() + interval '2 minutes'
+      union select a.app_id, a.sandbox_id, a.org_id from data.automations a where a.due_at < now() + interval '2 minutes'
       union select o.app_id, o.sandbox_id, o.org_id from data.occurrences o
         where o.fired_at is null and o.outcome in ('buffered', 'backfilled')) d
     where not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (d.app_id, d.sandbox_id)
@@ -2308,7 +2380,7 @@ begin
        or exists (select from data.occurrences o
          where o.app_id = t.app_id and o.sandbox_id = t.sandbox_id and o.id < 'occ_' || k.occurrence)
        or exists (select from data.agent_routine_runs r
-         where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and r.id < 'arr_' || k.run) loop
+         where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and (r.id < 'arr_' || k.run or (r.id >= 'atr_' and r.id < 'atr_' || k.run))) loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
@@ -2341,7 +2413,7 @@ begin
     -- A run has some ten calls, which go with it.
     delete from data.agent_routine_runs where ctid = any (array(
       select ctid from data.agent_routine_runs r
-       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'arr_' || one.run
+       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and (r.id < 'arr_' || one.run or (r.id >= 'atr_' and r.id < 'atr_' || one.run))
          and r.status not in ('pending', 'running') limit ceil(greatest(0, most - deleted) / 10.0)));
     get diagnostics n = row_count;
     deleted := deleted + 10 * n;

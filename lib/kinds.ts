@@ -82,6 +82,16 @@ export const kinds = {
   }),
   agent_session: kind({ prefix: "ase", state: "status", table: "agent_sessions", name: "session", tells: changes }),
   app: kind({ prefix: "dap", table: "apps", name: "app" }),
+  // It lies beside the runs of routines.
+  automation_run: kind({
+    ...{
+      prefix: "atr",
+      state: "status",
+      table: "agent_routine_runs",
+      name: "automation run",
+      tells: ["created", "updated"],
+    },
+  }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
   event: kind({ prefix: "evt", table: "events", name: "event" }),

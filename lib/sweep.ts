@@ -26,6 +26,7 @@ type Left = Place &
     | { kind: "agent_session"; id: Id<"agent_session"> }
     | { kind: "event_subscription"; id: Id<"event_subscription"> }
     | { kind: "agent"; id: Id<"agent"> }
+    // Of an automation, too: the id is its object's.
     | { kind: "agent_routine_run"; id: Id<"agent">; parts: string[] }
   ) & {
     n: number;
@@ -37,9 +38,9 @@ function eraseOne(env: Bindings, row: Left): Promise<void> {
     case "event_subscription":
       return queueOf(env, row).erase();
     case "agent":
-      return runsOf(env, { ...row, agent_id: row.id }).erase();
+      return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).erase();
     case "agent_routine_run":
-      return runsOf(env, { ...row, agent_id: row.id }).forget(row.parts);
+      return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).forget(row.parts);
   }
 }
 

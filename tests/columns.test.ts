@@ -114,7 +114,7 @@ it.each(["owner", "key"] as const)("what a script reads, as %s", async (as) => {
 
 /** Events whose source isn't there yet, or that come of something else than a request. */
 const NOT_ASKED_FOR =
-  /^((thread|webhook|custom|agent_routine_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
+  /^((thread|webhook|custom|agent_routine_run|automation_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
 /** States that a row is made in and never comes back to, that time alone brings, or that a verifier does. */
 const NOT_REACHED = [
   ...[

@@ -167,6 +167,8 @@ async function seed() {
       ${on("working_memory_entry", { key: text, value: text })}
       insert into data.agent_routine_configs select app_id, sandbox_id, org_id, agent_id, id, '${config}', 'Skill'
         from data.agent_routines where org_id = '${org}';
+      insert into data.automations (app_id, sandbox_id, org_id, id, said)
+        values ('${app.id}', '-', '${org}', '${config}', ${quote(JSON.stringify({ name: text }))});
       insert into data.model_calls (app_id, sandbox_id, org_id, id, operation, model)
         values ('${app.id}', '-', '${org}', '${newId("model_call")}', 'chat', ${quote(text)});
       insert into data.events (app_id, sandbox_id, org_id, id, name, payload)

@@ -35,6 +35,7 @@ import {
   listVersionsQuery,
   ownerBody,
   ownerQuery,
+  type Shown,
   toConfig,
   toKind,
   toVersion,
@@ -43,6 +44,7 @@ import {
   validation,
   versionList,
 } from "../../lib/configs/schema.ts";
+import type { Bindings } from "../../lib/env.ts";
 import { badRequest, notFound } from "../../lib/errors.ts";
 import { gives, givesBytes, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
@@ -51,6 +53,7 @@ import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 import { openListCursor, paginateList } from "../../lib/paging.ts";
+import { wakeScheduler } from "../../lib/schedules/remote.ts";
 
 const configs = router();
 
@@ -67,6 +70,11 @@ configs.get(
   },
 );
 
+/** What an automation's schedule comes to next, its Scheduler says, once there is one. */
+const planned = async (env: Bindings, row: Shown) => {
+  if (row.kind === "Automation") await wakeScheduler(env, row);
+};
+
 configs.post(
   "/api/v1/config",
   named("Create a config"),
@@ -80,6 +88,7 @@ configs.post(
       (db, id) => createConfig(db, id, body),
       async (db, id) => getConfig(db, await addressed(db, id, {})),
     );
+    await planned(c.env, row);
     return c.var.answer(toConfig(row));
   },
 );
@@ -178,6 +187,7 @@ for (const method of ["patch", "put"] as const) {
       const body = c.req.valid("json");
       const expected = { version: body.expected_version ?? null, match: matchOf(c) };
       const row = await updateConfig(db, await addressed(db, c.req.param("config"), body), body, expected);
+      await planned(c.env, row);
       c.header("ETag", etagOf(row.version_number));
       return c.var.answer(toConfig(row));
     },
@@ -254,7 +264,9 @@ for (const verb of ["archive", "unarchive"] as const) {
     async (c) => {
       const { db } = c.var;
       const rows = await addressed(db, c.req.param("config"), c.req.valid("json"));
-      return c.var.answer(toConfig(await archiveConfig(db, rows, verb === "archive")));
+      const row = await archiveConfig(db, rows, verb === "archive");
+      await planned(c.env, row);
+      return c.var.answer(toConfig(row));
     },
   );
 }

@@ -1,35 +1,16 @@
-import { createMiddleware } from "hono/factory";
 import { allow } from "../../lib/auth/allow.ts";
-import { invalid, unprocessable } from "../../lib/errors.ts";
-import { wakeDispatcher } from "../../lib/events/remote.ts";
-import { givesEventsWhile } from "../../lib/http/events.ts";
 import { gives } from "../../lib/http/gives.ts";
-import { isKey, KEY, keyHeader, NO_KEY, once } from "../../lib/http/once.ts";
+import { KEY } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
-import { named, withSpec } from "../../lib/http/spec.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
-import { watch } from "../../lib/http/watch.ts";
 import { parseId } from "../../lib/ids.ts";
 import { openCursor, paginateByCursor } from "../../lib/paging.ts";
-import { cancelRun, getRun, invokeRoutine, listRuns, listRunsOf, retryRun } from "../../lib/routine-runs/queries.ts";
-import {
-  invokeBody,
-  journalPage,
-  journalQuery,
-  listAllRunsQuery,
-  listRunsQuery,
-  run,
-  runPage,
-  toJournal,
-  toRun,
-} from "../../lib/routine-runs/schema.ts";
-import { liveRun, runsAfter } from "../../lib/runs/follow.ts";
-import { isTerminal } from "../../lib/runs/loop.ts";
-import { runsOf } from "../../lib/runs/remote.ts";
-import { reached } from "../../lib/sessions/reach.ts";
+import { invokeRoutine, listRuns, listRunsOf } from "../../lib/routine-runs/queries.ts";
+import { invokeBody, listAllRunsQuery, listRunsQuery, run, runPage, toRun } from "../../lib/routine-runs/schema.ts";
+import { keptByRuns, oneKey, routesOfRuns } from "./run.ts";
 
 const runs = router();
-const idOf = (text: string) => parseId("agent_routine_run", text);
 
 runs.get(
   "/api/v1/agent_routine_runs",
@@ -45,84 +26,11 @@ runs.get(
   },
 );
 
-runs.get(
-  "/api/v1/agent_routine_runs/:agent_routine_run/stream",
-  named("Follow a run of a routine"),
-  allow("routines:read"),
-  givesEventsWhile({ run_update: run }),
-  async (c) => {
-    const read = () => getRun(c.var.db, idOf(c.req.param("agent_routine_run")));
-    await read();
-    const watching = watch(c, "routines:read", read);
-    const updates = async function* () {
-      for await (const row of runsAfter(c.env, read)) yield ["run_update", toRun(row)] as const;
-    };
-    return c.var.tell(updates(), watching);
-  },
-);
-
-runs.get(
-  "/api/v1/agent_routines/runs/:run",
-  named("Get a run of a routine"),
-  allow("routines:read"),
-  gives(200, run),
-  async (c) => c.var.answer(toRun(await liveRun(c.env, await getRun(c.var.db, idOf(c.req.param("run")))))),
-);
-
-runs.get(
-  "/api/v1/agent_routines/runs/:run/journal",
-  named("Read the journal of a run"),
-  allow("routines:read"),
-  valid("query", journalQuery),
-  gives(200, journalPage),
-  async (c) => {
-    const id = idOf(c.req.param("run"));
-    const query = c.req.valid("query");
-    const page = await openCursor(c.env.ROOT_SECRETS, `journal of ${id}`, c.var.db.tenant, query);
-    const row = await getRun(c.var.db, id);
-    const after = Number(page.from ?? 0);
-    const journal = toJournal(row, await reached(runsOf(c.env, row).frames(row, after, page.limit, 0)));
-    const last = journal.data.at(-1)?.sequence ?? after;
-    const after_cursor = journal.journal ? await page.seal(String(last)) : null;
-    return c.var.answer({ ...journal, before_cursor: null, after_cursor });
-  },
-);
-
-/** Ends it, whatever it does. By who may change its agent, and it; so are those below. */
-runs.post(
-  "/api/v1/agent_routines/runs/:run/cancel",
-  named("Cancel a run of a routine"),
-  allow("routines:write"),
-  gives(200, run),
-  async (c) => {
-    const row = await cancelRun(c.var.db, idOf(c.req.param("run")));
-    if (row.admitted_at === null) return c.var.answer(toRun(row));
-    return c.var.answer(toRun({ ...row, ...(await reached(runsOf(c.env, row).cancel(row))) }));
-  },
-);
-
-/** Makes a new run of the same. */
-runs.post(
-  "/api/v1/agent_routines/runs/:run/retry",
-  named("Retry a run of a routine"),
-  allow("routines:write"),
-  once("agent_routine_run"),
-  gives(200, run, 422),
-  async (c) => {
-    const of = idOf(c.req.param("run"));
-    // What its object says: the row may lag behind.
-    const { status } = await liveRun(c.env, await getRun(c.var.db, of, "write"));
-    if (!isTerminal(status)) {
-      throw unprocessable("not_ended", "Only a run that is over can be retried. Cancel it first.");
-    }
-    const row = await c.var.once(
-      (db, id) => retryRun(db, of, id),
-      (db, id) => getRun(db, id),
-    );
-    c.executionCtx.waitUntil(wakeDispatcher(c.env, row));
-    return c.var.answer(toRun(row));
-  },
-);
+routesOfRuns(runs, {
+  ...{ kind: "agent_routine_run", of: "routine", scope: "routines", view: run, to: toRun },
+  at: "/api/v1/agent_routines/runs/:run",
+  follow: "/api/v1/agent_routine_runs/:agent_routine_run/stream",
+});
 
 runs.get(
   "/api/v1/agent_routines/:routine/runs",
@@ -139,10 +47,7 @@ runs.get(
   },
 );
 
-const keyed = withSpec(
-  createMiddleware((_, next) => next()),
-  keyHeader("The same key makes one run, which is answered again until it is over; completed, a 409."),
-);
+const keyed = keptByRuns("The same key makes one run, which is answered again until it is over; completed, a 409.");
 
 /** The routine by its id or its lookup_key. */
 runs.post(
@@ -158,14 +63,5 @@ runs.post(
     return c.var.answer(toRun(await invokeRoutine(c.var.db, c.req.param("routine"), { ...body, idempotency_key })));
   },
 );
-
-/** The header and the field of the body are one key. */
-function oneKey(header: string | undefined, field: string | null | undefined): string | null {
-  if (header !== undefined && !isKey(header)) throw invalid({ field: KEY, message: NO_KEY });
-  if (header !== undefined && field != null && header !== field) {
-    throw invalid({ field: "idempotency_key", message: `differs from the header ${KEY}` });
-  }
-  return header ?? field ?? null;
-}
 
 export default runs;

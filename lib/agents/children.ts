@@ -13,8 +13,10 @@ import { kinds, type StoredKind, type TableOf, type Told } from "../kinds.ts";
 import type { CursorPage } from "../paging.ts";
 import { agentNamed, feedReaders, reachAgent } from "./queries.ts";
 
-/** A kind whose rows hang on an agent. */
-export type ChildKind = { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind];
+/** A kind whose rows hang on an agent. Of runs those of routines: an automation's are reached by its config. */
+export type ChildKind =
+  | { [K in StoredKind]: Database[TableOf<K>] extends OnAgent ? K : never }[StoredKind]
+  | "agent_routine_run";
 type Child<K extends ChildKind> = Row<TableOf<K>>;
 type New<K extends ChildKind> = Omit<InsertObject<Database, TableOf<K>>, "id" | "agent_id">;
 /** The columns that a list reads, where a row holds more than it shows; without them, all. */

@@ -92,8 +92,9 @@ export const isHeld = (viewer: Viewer): viewer is Held => viewer.kind === "token
 /** The principals that a viewer is, as SQL: what an access list, or an owner's column, is compared with. */
 function principalsOf(viewer: Held): RawBuilder<string[]> {
   if (viewer.kind === "agent") {
+    const agent = viewer.agent ? [`agent:${viewer.agent}`] : [];
     const user = viewer.user ? [`user:${viewer.user}`] : [];
-    return sql`${["everyone", `agent:${viewer.agent}`, ...user]}::text[]`;
+    return sql`${["everyone", ...agent, ...user]}::text[]`;
   }
   return sql`array['everyone', ${`user:${viewer.user}`}, ${`org:${viewer.org}`}, 'org_role:' || ${orgRole}]`;
 }

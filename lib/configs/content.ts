@@ -203,6 +203,14 @@ export async function judge(
   return new Map(judged);
 }
 
+/** The value of content; null where it can't be read. */
+export function valueIn({ mime_type, ...content }: Content, read: Read = parseStructured): unknown {
+  const bytes = bytesOf(content);
+  const text = bytes && textOf(bytes);
+  const parsed = text === null ? null : read(mime_type, text);
+  return parsed && "value" in parsed ? parsed.value : null;
+}
+
 /** The text of bytes; null where they are none. */
 export function textOf(bytes: Uint8Array): string | null {
   try {

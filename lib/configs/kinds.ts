@@ -1,4 +1,5 @@
 import { MAX_NODES, readGraph } from "../workflows/read.ts";
+import { readAutomation } from "./automation.ts";
 import type { Fault } from "./json-schema.ts";
 
 /**
@@ -108,6 +109,22 @@ const routine = {
   status: { enum: ["draft", "active", "paused"] },
   structured_message_template_refs: texts,
   metadata: orNull(map),
+};
+/** Of what form each is, readAutomation says. */
+const automation = {
+  trigger: orNull(text),
+  automation_type: orNull(text),
+  status: orNull(text),
+  event_type: orNull(key),
+  event_config: orNull(map),
+  schedule: orNull(text),
+  config_ref: orNull(key),
+  run_as_user: orNull(key),
+  run_as_agent: orNull(key),
+  input_schema: orNull(map),
+  participants: { type: ["array", "null"] },
+  prefills: orNull(map),
+  invoke_auth: { type: ["array", "null"] },
 };
 const installation = {
   ...object({ install_type: key, kind: key, config: orNull(map) }),
@@ -317,25 +334,23 @@ parameters:
   },
   Automation: {
     classification: "definition",
-    description: "What happens when something else does, without an agent.",
+    description: "What is done when something happens, at a time, or when it is invoked; on no agent.",
     schema: object(
       {
         kind: of("Automation"),
         ...about,
         name,
-        trigger: orNull(text),
-        event_type: orNull(key),
-        event_config: orNull(map),
-        schedule: orNull(text),
-        config_ref: orNull(key),
-        status: orNull(text),
+        ...automation,
         metadata: orNull(map),
       },
       "name",
     ),
+    read: readAutomation,
     sample: `kind: Automation
 lookup_key: new-ticket
 name: New ticket
+status: draft
+automation_type: trigger
 event_type: webhook.inbound
 config_ref: triage
 `,
@@ -349,17 +364,13 @@ config_ref: triage
         ...about,
         name,
         display_name: orNull(name),
-        trigger: orNull(text),
-        event_type: orNull(key),
-        event_config: orNull(map),
-        schedule: orNull(text),
-        config_ref: orNull(key),
-        status: orNull(text),
+        ...automation,
         setup_actions,
         metadata: orNull(map),
       },
       "name",
     ),
+    read: readAutomation,
     sample: `kind: AutomationTemplate
 lookup_key: new-ticket-template
 name: new-ticket

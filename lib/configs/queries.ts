@@ -9,6 +9,14 @@ import { ApiError, invalid, noSuch, notFound, preconditionFailed, refused } from
 import { type Id, isId, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import {
+  type Automation,
+  archiving,
+  automating,
+  mayAutomate,
+  RUN_BY_AUTOMATIONS,
+  readAutomation,
+} from "./automation.ts";
+import {
   type Content,
   type Judged,
   judge,
@@ -17,6 +25,7 @@ import {
   MAX_WORDS,
   parseTogether,
   spoken,
+  valueIn,
 } from "./content.ts";
 import { configKindNames, isStructured } from "./kinds.ts";
 import {
@@ -319,15 +328,21 @@ function behindSolution(db: TenantDb, name: string | null | undefined, beside: B
   return db.behind(mustHold(holds, "parent_solution", "there is no such parent_solution"));
 }
 
+/** Who may read a row of configs, as a list: null is everybody in the org. */
+export function readersOfConfig(db: TenantDb, row: string): RawBuilder<string[] | null> {
+  const [user, agent] = [sql.ref(`${row}.user_id`), sql.ref<Id<"agent">>(`${row}.agent_id`)];
+  const agents = db.selectFrom("agents").where("agents.id", "=", agent);
+  return sql`case when ${user} is not null then array['user:' || ${user}]
+    when ${agent} is not null then (${agents.select(feedReaders.as("readers"))}) end`;
+}
+
 /** What the feed tells of one: who may read the config may read the entry. */
 function telling(db: TenantDb, event: "created" | "updated" | "deleted", metadata: object = {}): Telling {
-  const agent = db.selectFrom("agents").where("agents.id", "=", sql.ref<Id<"agent">>("changed.agent_id"));
   return {
     kind: `config.${event}`,
     title: sql`${`Config ${event}: `} || coalesce(lookup_key, virtual_path, relative_path, id)`,
     agent_id: sql`agent_id`,
-    readers: sql`case when user_id is not null then array['user:' || user_id]
-      when agent_id is not null then (${agent.select(feedReaders.as("readers"))}) end`,
+    readers: readersOfConfig(db, "changed"),
     metadata: { ...metadata },
   };
 }
@@ -361,6 +376,15 @@ export const contentOf = (body: {
   text: body.raw_content,
 });
 
+/** What an automation runs, by how it names that, in an org; '' where that isn't there. */
+const runBy = (db: TenantDb, { config_ref }: Automation, org: RawBuilder<unknown>) =>
+  configNamed(db, config_ref ?? "", RUN_BY_AUTOMATIONS, org);
+/** What writes the row beside configs that are this automation. */
+const automationOf = (db: TenantDb, configs: Configs, automation: Automation) =>
+  automating(db, configs, automation, runBy(db, automation, sql`automations.org_id`));
+/** The automation that content is which the kind has nothing against. */
+const automationIn = (content: Content) => readAutomation(valueIn(content)).automation;
+
 const faulty = ({ errors }: Judged) =>
   invalid(errors.map((fault) => ({ field: "raw_content", message: spoken(fault) })));
 
@@ -384,7 +408,6 @@ function contentColumns({ mime_type }: Content, judged: Map<string, Judged>) {
 export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateConfig): Promise<Shown> {
   const { kind, parent, take_ownership } = body;
   const place = parent ? placeUnder(db, parent, body) : placeOf(db, body);
-  const behind = behindSolution(db, body.parent_solution, place.rows);
   const content = contentOf(body);
   const judged = await judge([kind], content);
   const verdict = judged.get(kind)!;
@@ -392,6 +415,10 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     await db.enter();
     throw faulty(verdict);
   }
+  const automation = kind === "Automation" ? automationIn(content) : null;
+  const ungated = behindSolution(db, body.parent_solution, place.rows);
+  const org = sql`(${place.rows.select("org_id")})`;
+  const behind = automation ? mayAutomate(ungated, automation, { config: runBy(db, automation, org), org }) : ungated;
   const columns = {
     user_id: place.user_id,
     agent_id: place.agent_id,
@@ -415,6 +442,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     const { found } = await behind.batch({
       made: db.telling(db.insertUnder(place.rows, "configs", row as never), telling(db, "created")),
       version: saveVersion(db, made, content, body),
+      ...(automation && automationOf(db, made, automation)),
       found: shown(db, made),
     });
     if (!found[0]) throw noSuch(place.field);
@@ -442,6 +470,7 @@ export async function createConfig(db: TenantDb, id: Id<"config">, body: CreateC
     adopted: db.telling(adopted, telling(db, "updated", { fields: ["owner", "raw_content"] })),
     made: db.telling(db.insertUnder(free, "configs", row as never), telling(db, "created")),
     version: saveVersion(db, target, content, body),
+    ...(automation && automationOf(db, target, automation)),
     found: shown(db, target),
   });
   if (!found[0]) throw noSuch(place.field);
@@ -455,7 +484,7 @@ type Change = {
   /** What keeps it as it is, if there is any of it. */
   held?: RawBuilder<Use>;
   /** What else is to be done to it, of which its new columns are known. */
-  also?: (after: Configs) => Statement<unknown>;
+  also?: (after: Configs) => Record<string, Statement<unknown>>;
   /** How the config may be called afterwards, where it is not by its id. */
   renamed?: { lookup_key?: string | null | undefined; virtual_path?: string | null | undefined };
 };
@@ -477,7 +506,7 @@ async function change(db: TenantDb, rows: Configs, { values, fields, where, held
   const { seen, row, found, used } = await db.batch({
     seen: rows.where(mayConfig(db, "write")).selectAll("configs"),
     row: db.telling(patch, telling(db, "updated", { fields })),
-    ...(also && { also: also(after) }),
+    ...also?.(after),
     found: shown(db, after),
     ...(held && { used: db.running(held) }),
   });
@@ -506,7 +535,18 @@ export async function updateConfig(
   // The kind is known to the database alone: what each of them says goes along, so that one round trip is enough.
   const judged = content && (await judge(configKindNames, content));
   const takers = judged && [...judged].filter(([, { hash }]) => hash !== null).map(([kind]) => kind);
-  const behind = behindSolution(db, body.parent_solution, rows.where(mayConfig(db, "write")) as never);
+  const written = rows.where(mayConfig(db, "write"));
+  const ungated = behindSolution(db, body.parent_solution, written as never);
+  const hash = judged?.get("Automation")?.hash ?? null;
+  const automation = content && hash ? automationIn(content) : null;
+  // Those that this content has come to be the newest of.
+  const are = (configs: Configs) =>
+    configs.where("kind", "=", "Automation").where("content_hash", "=", hash!).where(mayConfig(db, "write"));
+  const applies = sql<boolean>`exists (${written.where("kind", "=", "Automation").select(sql`1`.as("one"))})`;
+  const org = sql`(${written.select("configs.org_id")})`;
+  const behind = automation
+    ? mayAutomate(ungated, automation, { config: runBy(db, automation, org), org, applies })
+    : ungated;
   const named = (key: string | null | undefined) => (key === undefined ? undefined : key || null);
   const conditions = [
     ...(takers ? [sql`configs.kind = any (${takers}::text[])`] : []),
@@ -526,7 +566,12 @@ export async function updateConfig(
       (name) => !["team", "user", "agent", "system", "org", "expected_version"].includes(name),
     ),
     ...(conditions.length && { where: sql<boolean>`(${sql.join(conditions, sql` and `)})` }),
-    ...(content && { also: (after: Configs) => saveVersion(db, after, content, body) }),
+    ...(content && {
+      also: (after: Configs) => ({
+        version: saveVersion(db, after, content, body),
+        ...(automation && automationOf(db, are(after), automation)),
+      }),
+    }),
     renamed: { lookup_key, virtual_path },
   });
   if (now) return now;
@@ -540,7 +585,11 @@ export async function updateConfig(
 /** Puts a config away, or back. It keeps its names, its content and its versions. */
 export async function archiveConfig(db: TenantDb, rows: Configs, archive: boolean): Promise<Shown> {
   const archived_at = archive ? sql`coalesce(configs.archived_at, now())` : null;
-  const { now } = await change(db, rows, { values: { archived_at }, fields: ["archived_at"] });
+  const { now } = await change(db, rows, {
+    values: { archived_at },
+    fields: ["archived_at"],
+    also: () => ({ automation: archiving(db, rows.where(mayConfig(db, "write")), archive) }),
+  });
   if (!now) throw notFound("config");
   return now;
 }
@@ -590,16 +639,21 @@ export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner
       }),
     },
     fields: ["owner"],
-    where: sql<boolean>`configs.parent_id is null`,
+    where: sql<boolean>`(configs.parent_id is null and (configs.kind <> 'Automation' or ${body.org === undefined}))`,
     ...(body.org !== undefined && { held }),
-    also: () =>
-      db
+    also: () => ({
+      children: db
         .updateTable("configs")
         .set({ user_id: parent("user_id"), agent_id: parent("agent_id") } as never)
         .where("configs.parent_id", "=", id),
+    }),
   });
   if (now) return now;
   if (before.parent_id) throw invalid({ field: "config", message: "belongs to whom its parent belongs" });
+  // What it has run is its place's.
+  if (before.kind === "Automation" && body.org !== undefined) {
+    throw invalid({ field: "org", message: "is where an automation stays: save it anew in the other" });
+  }
   throw used.length ? inUse(used) : notFound("config");
 }
 

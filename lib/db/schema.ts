@@ -18,13 +18,13 @@ export type Tenant =
 
 /**
  * Who asks: a developer, by a key; a person of an org, by a token; the org's own work, from a Durable Object; or an agent
- * in that work, with the user that it works for, where there is one.
+ * in that work, with the user that it works for, where there is one. An automation may work for a user alone, or nobody.
  */
 export type Viewer =
   | { kind: "key" }
   | { kind: "token"; user: Id<"user">; org: Id<"org"> }
   | { kind: "object" }
-  | { kind: "agent"; agent: Id<"agent">; user: Id<"user"> | null };
+  | { kind: "agent"; agent: Id<"agent"> | null; user: Id<"user"> | null };
 
 type Owned<T> = ColumnType<T, never, never>;
 type Stamp = ColumnType<string, never, string>;
@@ -50,6 +50,10 @@ export type Acl = { grants: AclGrant[] };
 
 /** The columns of what hangs on an agent. It stays there. */
 export type OnAgent = Owner & { agent_id: Fixed<Id<"agent">> };
+/** Of a run: a routine's, or an automation's. */
+export type RunId = Id<"agent_routine_run"> | Id<"automation_run">;
+/** The same of what may be an automation's, which acts as an agent or as none. */
+type ActsAsAgent = Owner & { agent_id: Fixed<Id<"agent"> | null> };
 export const computerStatuses = ["provisioning", "ready", "error", "terminated"] as const;
 export type ComputerStatus = (typeof computerStatuses)[number];
 export const handlerTypes = ["workflow_graph", "script", "preset", "chain"] as const;
@@ -57,6 +61,9 @@ export const triggerContexts = ["event", "chat_session"] as const;
 export const routineStatuses = ["draft", "active", "paused"] as const;
 export const runStatuses = ["pending", "running", "completed", "failed", "skipped", "cancelled"] as const;
 export type RunStatus = (typeof runStatuses)[number];
+export const automationTypes = ["trigger", "scheduled", "invoked"] as const;
+export type AutomationType = (typeof automationTypes)[number];
+export const automationStatuses = ["draft", "active", "paused", "archived"] as const;
 export const workerStatuses = ["queued", "executing", "retrying", "completed", "discarded", "cancelled"] as const;
 export const workItemStatuses = ["queued", "claimed", "running", "succeeded", "failed"] as const;
 export type WorkItemStatus = (typeof workItemStatuses)[number];
@@ -323,9 +330,29 @@ export interface Database {
     config_id: Fixed<Id<"config">>;
     config_kind: Fixed<string>;
   };
-  agent_routine_runs: OnAgent & {
-    id: Fixed<Id<"agent_routine_run">>;
+  /** What starts an automation: a row beside each config of that kind, with the same id. */
+  automations: Owner & {
+    id: Fixed<Id<"config">>;
+    status: (typeof automationStatuses)[number];
+    automation_type: AutomationType;
+    agent_id: Id<"agent"> | null;
+    user_id: Id<"user"> | null;
+    config_id: Id<"config"> | null;
+    event_type: string | null;
+    event_config: JsonOrNull<Metadata>;
+    schedule: string | null;
+    said: Json<Metadata>;
+    /** The Scheduler says it; null until it has. */
+    next_run_at: ColumnType<string | null, never, string | null>;
+    due_at: GeneratedAlways<string | null>;
+    heard_since: GeneratedAlways<Record<string, number> | null>;
+    updated_at: Stamp;
+  };
+  /** Runs, of routines and of automations. */
+  agent_routine_runs: ActsAsAgent & {
+    id: Fixed<RunId>;
     routine_id: Fixed<Id<"agent_routine"> | null>;
+    automation_id: Fixed<Id<"config"> | null>;
     user_id: Fixed<Id<"user"> | null>;
     status: ColumnType<RunStatus, never, RunStatus>;
     event_id: Fixed<string | null>;
@@ -392,17 +419,18 @@ export interface Database {
     created_at: Stamp;
     updated_at: Stamp;
   };
-  occurrences: OnAgent & {
+  occurrences: ActsAsAgent & {
     id: Fixed<Id<"occurrence">>;
     schedule_id: Fixed<Id<"agent_schedule"> | null>;
     routine_id: Fixed<Id<"agent_routine"> | null>;
+    automation_id: Fixed<Id<"config"> | null>;
     planned_at: Fixed<string>;
     /** Null: it hasn't begun. It waits, where its outcome is buffered or backfilled. */
     fired_at: ColumnType<string | null, never, string>;
     outcome: OccurrenceOutcome;
     overlap: Overlap;
     session_id: ColumnType<Id<"agent_session"> | null, never, Id<"agent_session">>;
-    run_id: ColumnType<Id<"agent_routine_run"> | null, never, Id<"agent_routine_run">>;
+    run_id: ColumnType<RunId | null, never, RunId>;
     created_at: Stamp;
   };
   agent_skills: OnAgent & {
@@ -502,7 +530,7 @@ export interface Database {
     on_idle: Fixed<"wait" | "complete">;
     result_schema: JsonOrNull<Metadata>;
     is_system_session: Generated<boolean>;
-    routine_run_id: ColumnType<Id<"agent_routine_run"> | null, Id<"agent_routine_run"> | null | undefined, never>;
+    routine_run_id: ColumnType<RunId | null, RunId | null | undefined, never>;
     schedule_id: ColumnType<Id<"agent_schedule"> | null, Id<"agent_schedule"> | null | undefined, never>;
     /** Null: its agent's. */
     model: ColumnType<string | null, string | null | undefined, never>;
@@ -521,11 +549,11 @@ export interface Database {
     created_at: Stamp;
     updated_at: Stamp;
   };
-  tool_calls: OnAgent & {
+  tool_calls: ActsAsAgent & {
     id: Fixed<Id<"tool_call">>;
     /** One of the two. */
     session_id: Fixed<Id<"agent_session"> | null>;
-    routine_run_id: Fixed<Id<"agent_routine_run"> | null>;
+    routine_run_id: Fixed<RunId | null>;
     name: Fixed<string>;
     turn: Fixed<number>;
     arguments: ColumnType<Metadata, string, never>;
@@ -562,7 +590,7 @@ export interface Database {
   };
   event_waits: Owner & {
     id: Fixed<Id<"event_wait">>;
-    run_id: Fixed<Id<"agent_routine_run">>;
+    run_id: Fixed<RunId>;
     name: Fixed<string>;
     filters: Json<Metadata>;
     since: Fixed<number>;

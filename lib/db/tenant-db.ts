@@ -500,6 +500,8 @@ export class TenantDb {
     const { app, sandbox } = this.tenant;
     return sql`exists (select from data.agent_routines r where r.app_id = ${app} and r.sandbox_id = ${sandbox}
       and r.org_id = ${org} and r.status = 'active' and coalesce(r.event_type, r.event_config::text) is not null)
+      or exists (select from data.automations a where a.app_id = ${app} and a.sandbox_id = ${sandbox}
+        and a.org_id = ${org} and a.status = 'active' and a.automation_type = 'trigger')
       or exists (select from data.event_subscriptions s where s.app_id = ${app} and s.sandbox_id = ${sandbox}
         and s.org_id = ${org} and s.status = 'active')
       or exists (select from data.event_waits w where w.app_id = ${app} and w.sandbox_id = ${sandbox} and w.org_id = ${org})`;

@@ -114,6 +114,7 @@ const states = {
   agent_session: sessionStatuses,
   agent_skill: skillStatuses,
   agent_tool: toolStatuses,
+  automation_run: ["running", "completed", "failed", "cancelled"],
   event_subscription: subscriptionStatuses,
   installation_source: sourceStates,
   org: orgStatuses,
@@ -129,6 +130,7 @@ type RowPayload = {
   state?: string;
   fields?: string[];
   routine?: string;
+  automation?: string;
 };
 
 /** What the event of a row says: its id and its agent's, its state, and the fields that were set. */
@@ -144,6 +146,7 @@ function ofRow(kind: Kind, happened: string): EventType {
     ...(kind === "agent" && { agent: [text, sampleId(prefix)] }),
     ...(onAgent && { agent: [text, ids.agent] }),
     ...(kind === "agent_routine_run" && { routine: [some, ids.routine] }),
+    ...(kind === "automation_run" && { agent: [some, undefined], automation: [some, ids.automation] }),
     ...(state && { [state]: [isState ? v.literal(happened) : text, at ?? "active"] }),
     ...(isUpdate && { fields: [v.optional(v.array(text)), [state && isState ? state : "name"]] }),
     ...(kind === "key" && { key: [text, sampleId(prefix)], type: [some, undefined] }),

@@ -3,15 +3,17 @@ import { type RawBuilder, sql } from "kysely";
 import * as v from "valibot";
 import { telling } from "../agents/children.ts";
 import type { OccurrenceOutcome, Overlap, Row, ScheduleStatus } from "../db/schema.ts";
-import type { Statement } from "../db/statements.ts";
+import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
+import { CRON_EVENT } from "../events/trigger.ts";
 import { newId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
+import { tellingRun } from "../routine-runs/queries.ts";
 import { wholeAcl } from "../routines/queries.ts";
 import type { SessionRow } from "../sessions/remote.ts";
 import { createSessionBody } from "../sessions/schema.ts";
-import { columnOf, waitingOf, waits } from "./queries.ts";
-import type { Scheduled } from "./rule.ts";
+import { ofWhat, waitingOf, waits } from "./queries.ts";
+import { type Scheduled, scheduled } from "./rule.ts";
 
 /** So many of each kind are looked at in a turn: a row is as long as its instructions. */
 export const MOST_DUE = 500;
@@ -20,27 +22,31 @@ const MOST_SETTLED = 500;
 type Meets = { busy: boolean; waiting: number };
 export type DueSchedule = Row<"agent_schedules"> & Meets;
 export type DueRoutine = Row<"agent_routines"> & Meets;
+export type DueAutomation = Row<"automations"> & Meets;
 export type Waiting = Row<"occurrences"> & Meets & { gone: boolean };
 export type Found = {
   agent_schedule: DueSchedule[];
   agent_routine: DueRoutine[];
+  automation: DueAutomation[];
   waiting: Waiting[];
   /** When the next one is due that isn't among them. */
   next: string | null;
 };
 
+const isRunning = (kind: "agent_routine" | "automation") => (db: TenantDb, id: RawBuilder<unknown>) =>
+  sql<boolean>`exists (${db
+    .selectFrom("agent_routine_runs")
+    .where(sql<boolean>`${sql.ref(`agent_routine_runs.${scheduled[kind].column}`)} = ${id}`)
+    .where(sql<boolean>`agent_routine_runs.planned_at is not null and status in ('pending', 'running')`)
+    .select(sql`1`.as("one"))})`;
 const isOpen = {
   agent_schedule: (db: TenantDb, id: RawBuilder<unknown>) =>
     sql<boolean>`exists (${db
       .selectFrom("agent_sessions")
       .where(sql<boolean>`agent_sessions.schedule_id = ${id} and status in ('pending', 'running', 'waiting')`)
       .select(sql`1`.as("one"))})`,
-  agent_routine: (db: TenantDb, id: RawBuilder<unknown>) =>
-    sql<boolean>`exists (${db
-      .selectFrom("agent_routine_runs")
-      .where(sql<boolean>`agent_routine_runs.routine_id = ${id}`)
-      .where(sql<boolean>`agent_routine_runs.planned_at is not null and status in ('pending', 'running')`)
-      .select(sql`1`.as("one"))})`,
+  agent_routine: isRunning("agent_routine"),
+  automation: isRunning("automation"),
 };
 const countOf = (db: TenantDb, id: RawBuilder<unknown>) =>
   sql<number>`(${waitingOf(db, id).select(sql<number>`count(*)::int`.as("n"))})`;
@@ -48,25 +54,31 @@ const countOf = (db: TenantDb, id: RawBuilder<unknown>) =>
 /** All that is due, and all that waits and could begin, the oldest first, up to a bound of each; in one round trip. */
 export async function look(db: TenantDb, now: number): Promise<Found> {
   const at = new Date(now).toISOString();
-  const due = <K extends Scheduled>(kind: K, table: "agent_schedules" | "agent_routines") =>
-    db
-      .selectFrom(table)
+  const due = (kind: Scheduled) => {
+    const { table } = scheduled[kind];
+    return (db.selectFrom(table) as Rows<"agent_routines">)
       .selectAll()
       .select(isOpen[kind](db, sql.ref(`${table}.id`)).as("busy"))
       .select(countOf(db, sql.ref(`${table}.id`)).as("waiting"))
       .where("due_at", "<=", at)
       .orderBy("due_at")
       .limit(MOST_DUE);
-  const of = { schedule: sql.ref("occurrences.schedule_id"), routine: sql.ref("occurrences.routine_id") };
+  };
+  const of = {
+    ...{ schedule: sql.ref("occurrences.schedule_id"), routine: sql.ref("occurrences.routine_id") },
+    automation: sql.ref("occurrences.automation_id"),
+  };
   const schedule = db.selectFrom("agent_schedules").where(sql<boolean>`agent_schedules.id = ${of.schedule}`);
   const routine = db.selectFrom("agent_routines").where(sql<boolean>`agent_routines.id = ${of.routine}`);
-  const busy = sql<boolean>`case when ${of.schedule} is null then ${isOpen.agent_routine(db, of.routine)}
-    else ${isOpen.agent_schedule(db, of.schedule)} end`;
-  const gone = sql<boolean>`not exists (${schedule.where("status", "<>", "cancelled").select(sql`1`.as("one"))})
-    and not exists (${routine.select(sql`1`.as("one"))})`;
-  const ahead = waitingOf(db, sql`coalesce(above.schedule_id, above.routine_id)`);
-  const waiting =
-    db.running<Waiting>(sql`select * from (select above.*, ${countOf(db, sql`coalesce(above.schedule_id, above.routine_id)`)}
+  const automation = db.selectFrom("automations").where(sql<boolean>`automations.id = ${of.automation}`);
+  const busy = sql<boolean>`case when ${of.schedule} is not null then ${isOpen.agent_schedule(db, of.schedule)}
+    when ${of.routine} is not null then ${isOpen.agent_routine(db, of.routine)}
+    else ${isOpen.automation(db, of.automation)} end`;
+  const one = sql`1`.as("one");
+  const gone = sql<boolean>`not exists (${schedule.where("status", "<>", "cancelled").select(one)})
+    and not exists (${routine.select(one)}) and not exists (${automation.select(one)})`;
+  const ahead = waitingOf(db, ofWhat("above"));
+  const waiting = db.running<Waiting>(sql`select * from (select above.*, ${countOf(db, ofWhat("above"))}
       as waiting from (${db
         .selectFrom("occurrences")
         .selectAll()
@@ -76,15 +88,14 @@ export async function look(db: TenantDb, now: number): Promise<Found> {
     where gone or not busy or overlap in ('skip', 'cancel_other', 'allow_all') or (overlap = 'buffer_one'
       and exists (${ahead.where(sql<boolean>`(planned_at, id) < (above.planned_at, above.id)`).select(sql`1`.as("one"))}))
     order by planned_at, id limit ${MOST_SETTLED}`);
-  const later = (table: "agent_schedules" | "agent_routines") =>
-    sql`(${db.selectFrom(table).where("due_at", ">", at).select(sql`min(due_at)`.as("at"))})`;
+  const later = ({ table }: (typeof scheduled)[Scheduled]) =>
+    sql`(${(db.selectFrom(table) as Rows<"agent_routines">).where("due_at", ">", at).select(sql`min(due_at)`.as("at"))})`;
   const found = await db.batch({
-    agent_schedule: due("agent_schedule", "agent_schedules"),
-    agent_routine: due("agent_routine", "agent_routines"),
+    agent_schedule: due("agent_schedule"),
+    agent_routine: due("agent_routine"),
+    automation: due("automation"),
     waiting,
-    next: db.running<{ at: string | null }>(
-      sql`select least(${later("agent_schedules")}, ${later("agent_routines")}) as at`,
-    ),
+    next: db.running<{ at: string | null }>(sql`select least(${sql.join(Object.values(scheduled).map(later))}) as at`),
   });
   return { ...(found as unknown as Omit<Found, "next">), next: found.next[0]!.at };
 }
@@ -130,9 +141,19 @@ const idsOf = (kind: Kind, most: number) =>
   sql`(${Array.from({ length: most }, () => newId(kind))}::text[])[row_number() over ()]`;
 
 /** What tells of the rows of a part of the statement, of which there are at most so many: entries of the feed, and events. */
-function told(db: TenantDb, part: string, kind: Scheduled | "agent_session" | "agent_routine_run", most: number) {
+function told(
+  db: TenantDb,
+  part: string,
+  kind: "agent_schedule" | "agent_session" | "agent_routine_run" | "automation_run",
+  most: number,
+) {
   const event = kind === "agent_schedule" ? "updated" : "created";
-  const { kind: name, title, agent_id, readers } = telling(db, kind, event);
+  const {
+    kind: name,
+    title,
+    agent_id,
+    readers,
+  } = kind === "automation_run" ? tellingRun(db, kind, "created") : telling(db, kind, event);
   const ids = (of: "activity_feed_entry" | "event") => idsOf(of, most);
   const rows = sql`${sql.ref(part)} as changed`;
   const about = { agent_id: agent_id!, readers: readers! };
@@ -140,9 +161,25 @@ function told(db: TenantDb, part: string, kind: Scheduled | "agent_session" | "a
     ...{ id: ids("activity_feed_entry"), kind: sql`${name}`, title, ...about, metadata: sql`'{"actor": null}'` },
   })}), ${sql.ref(`${part}_events`)} as (${db.insertFrom("changed", rows, "events", {
     ...{ id: ids("event"), name: sql`${name}`, ...about },
-    payload: sql`jsonb_build_object('id', id, 'agent', agent_id, 'status', status)`,
-  })})`;
+    payload: sql`jsonb_strip_nulls(jsonb_build_object('id', id, 'agent', agent_id, 'status', status${
+      kind === "automation_run" ? sql`, 'automation', automation_id` : sql``
+    }))`,
+  })})${kind === "automation_run" ? scheduledEvents(db, part, ids("event"), about) : sql``}`;
 }
+
+/** That an automation's schedule has come to its time: its run was made with it, and the event starts no other. */
+const scheduledEvents = (
+  db: TenantDb,
+  part: string,
+  id: RawBuilder<unknown>,
+  about: Record<string, RawBuilder<unknown>>,
+) =>
+  sql`, ${sql.ref(`${part}_scheduled`)} as (${db.insertFrom("changed", sql`${sql.ref(part)} as changed`, "events", {
+    ...{ id, name: sql`'workflow.scheduled'`, ...about },
+    payload: sql`jsonb_strip_nulls(jsonb_build_object('automation', automation_id,
+      'planned_at', to_char(planned_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'timezone', ${db.valueOf("automations", "event_config", sql.ref("automation_id"))} -> ${CRON_EVENT} -> 'timezone'))`,
+  })})`;
 
 /** Of a session that nobody said more of. */
 const { max_turns, max_tokens, max_runs_per_turn } = v.parse(createSessionBody, { agent: "-", instructions: "-" });
@@ -152,25 +189,32 @@ const { max_turns, max_tokens, max_runs_per_turn } = v.parse(createSessionBody, 
  * its occurrences are written with it, and whatever begins with them. Answers what begins.
  */
 export async function claim(db: TenantDb, work: Record<Scheduled, Work>) {
-  const { schedules, routines } = await db.batch({
+  const { schedules, routines, automations } = await db.batch({
     schedules: claiming(db, "agent_schedule", work.agent_schedule),
     routines: claiming(db, "agent_routine", work.agent_routine),
+    automations: claiming(db, "automation", work.automation),
   });
-  return { sessions: schedules as SessionRow[], runs: routines as Row<"agent_routine_runs">[] };
+  return { sessions: schedules as SessionRow[], runs: [...routines, ...automations] as Row<"agent_routine_runs">[] };
 }
+
+/** What an occurrence begins. */
+const begunAs = {
+  ...({ agent_schedule: "agent_session", agent_routine: "agent_routine_run" } as const),
+  automation: "automation_run",
+} as const;
 
 function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work): Statement<unknown> {
   if (!moves.length && !settled.length) return db.running(sql`select where false`);
+  const { table, column } = scheduled[kind];
   const isSchedule = kind === "agent_schedule";
-  const [table, begun] = isSchedule
-    ? (["agent_schedules", "session_id"] as const)
-    : (["agent_routines", "run_id"] as const);
+  const begins_as = begunAs[kind];
+  const begun = isSchedule ? "session_id" : "run_id";
   const withIds = <O extends { outcome: OccurrenceOutcome }>(items: O[]) =>
     items.map((item) => ({
       ...item,
       ...(begins(item.outcome) && {
         fired: true,
-        begun: newId(isSchedule ? "agent_session" : "agent_routine_run"),
+        begun: newId(begins_as),
       }),
     }));
   const planned = withIds(comes.map((come) => ({ id: newId("occurrence"), ...come })));
@@ -200,8 +244,9 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
     "occurrences",
     {
       id: sql`item.id`,
-      agent_id: sql`above.agent_id`,
-      [columnOf[kind]]: sql`above.id`,
+      // An automation's go with no agent.
+      agent_id: kind === "automation" ? sql`null` : sql`above.agent_id`,
+      [column]: sql`above.id`,
       ...{ planned_at: sql`item.planned_at`, outcome: sql`item.outcome`, overlap: sql`item.overlap` },
       fired_at: sql`case when item.fired then now() end`,
       [begun]: sql`item.begun`,
@@ -218,10 +263,14 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
     waits,
   );
   // Each looks its own up, by all that an index has: PostgreSQL guesses one row, and would look all through for each.
-  const id = sql`coalesce(fired.schedule_id, fired.routine_id)`;
+  const by = (column: string) => sql.ref(`${table}.${column}`);
   const own = db
     .selectFrom(table)
-    .where(sql<boolean>`(${sql.ref(`${table}.agent_id`)}, ${sql.ref(`${table}.id`)}) = (fired.agent_id, ${id})`);
+    .where(
+      kind === "automation"
+        ? sql<boolean>`${by("id")} = ${ofWhat("fired")}`
+        : sql<boolean>`(${by("agent_id")}, ${by("id")}) = (fired.agent_id, ${ofWhat("fired")})`,
+    );
   const whole = sql`fired cross join lateral (${own.selectAll().limit(1)}) as above`;
   const begin = isSchedule
     ? db.insertFrom("above", whole, "agent_sessions", {
@@ -236,22 +285,23 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
       })
     : db.insertFrom("above", whole, "agent_routine_runs", {
         id: sql`fired.run_id`,
-        agent_id: sql`above.agent_id`,
-        routine_id: sql`above.id`,
-        user_id: sql`above.user_id`,
-        event_name: sql`'schedule.cron'`,
+        [column]: sql`above.id`,
+        // Whom an automation acts as may be gone: then its run is skipped.
+        agent_id: kind === "automation" ? db.valueOf("agents", "id", sql`above.agent_id`) : sql`above.agent_id`,
+        user_id: kind === "automation" ? db.valueOf("users", "id", sql`above.user_id`) : sql`above.user_id`,
+        event_name: sql`${CRON_EVENT}`,
         planned_at: sql`fired.planned_at`,
         payload: sql`jsonb_build_object('schedule', above.schedule, 'planned_at', fired.planned_at, 'overlap', fired.overlap)`,
-        acl: wholeAcl,
+        ...(kind === "agent_routine" && { acl: wholeAcl }),
       });
   return db.running(sql`with moved as (${moved}),
     come as (${come} on conflict do nothing returning *),
     freed as (${free}),
     fired as (select * from come where fired_at is not null union all select * from freed where fired_at is not null),
-    begun as (${begin} returning *), ${told(db, "begun", isSchedule ? "agent_session" : "agent_routine_run", most)}
+    begun as (${begin} returning *), ${told(db, "begun", begins_as, most)}
     ${
       isSchedule
-        ? sql`, ended as (select * from moved where status <> 'active'), ${told(db, "ended", kind, moves.length)}`
+        ? sql`, ended as (select * from moved where status <> 'active'), ${told(db, "ended", "agent_schedule", moves.length)}`
         : sql``
     }
     select * from begun`);

@@ -5,21 +5,21 @@ import { instants, ruleOf, type Scheduled } from "./rule.ts";
 
 /** What is to be done with what was found. `ends`: schedules whose sessions are to be cancelled before. */
 export function judge(found: Found, now: number, suspended: boolean): Record<Scheduled, Work> & { ends: string[] } {
-  const work = { agent_schedule: none(), agent_routine: none(), ends: [] as string[] };
+  const work = { agent_schedule: none(), agent_routine: none(), automation: none(), ends: [] as string[] };
   const met = new Map<string, Met>();
-  for (const [id, waiting] of Map.groupBy(found.waiting, (one) => (one.schedule_id ?? one.routine_id) as string)) {
-    const [{ busy, waiting: all, gone, schedule_id }] = waiting as [Waiting];
+  for (const [id, waiting] of Map.groupBy(found.waiting, idOf)) {
+    const [{ busy, waiting: all, gone, schedule_id, routine_id }] = waiting as [Waiting];
     const others = all - waiting.length;
     const meets: Met = { busy, waiting: busy ? others : 0 };
     const outcomes = gone ? waiting.map((one) => [one, "cancelled"] as const) : suspended ? [] : settle(waiting, meets);
-    const { settled } = work[schedule_id ? "agent_schedule" : "agent_routine"];
+    const { settled } = work[schedule_id ? "agent_schedule" : routine_id ? "agent_routine" : "automation"];
     for (const [one, outcome] of outcomes) {
       settled.push({ id: one.id, outcome });
       if (outcome === "fired" && one.overlap === "cancel_other" && busy && schedule_id) work.ends.push(schedule_id);
     }
     met.set(id, { busy: meets.busy, waiting: others + waiting.length - outcomes.length });
   }
-  for (const kind of ["agent_schedule", "agent_routine"] as const) {
+  for (const kind of ["agent_schedule", "agent_routine", "automation"] as const) {
     for (const row of found[kind]) {
       const { id, next_run_at: was, updated_at: seen, busy, waiting } = row;
       const rule = ruleOf(row);
@@ -43,4 +43,7 @@ export function judge(found: Found, now: number, suspended: boolean): Record<Sch
   }
   return work;
 }
+/** What an occurrence is of. */
+const idOf = ({ schedule_id, routine_id, automation_id }: Waiting): string =>
+  (schedule_id ?? routine_id ?? automation_id)!;
 const none = (): Work => ({ moves: [], comes: [], settled: [] });

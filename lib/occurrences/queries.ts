@@ -7,22 +7,28 @@ import { type Id, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import { localAt } from "../schedules/clock.ts";
 import { MOST_WAITING } from "./plan.ts";
-import { instants, type Rule, ruleOf, type Scheduled } from "./rule.ts";
+import { instants, type Rule, ruleOf, type Scheduled, scheduled } from "./rule.ts";
 import { type Backfill, MOST_BACKFILLED, type OccurrenceRow } from "./schema.ts";
 
-/** Which column of an occurrence names what it is of. */
-export const columnOf = { agent_schedule: "schedule_id", agent_routine: "routine_id" } as const;
-export type Of<K extends Scheduled> = { kind: K; id: Id<K>; agent?: string | undefined };
+/** What has addresses for its occurrences. */
+export type Reached = Exclude<Scheduled, "automation">;
+export type Of<K extends Reached> = { kind: K; id: Id<K>; agent?: string | undefined };
 type Ruled = Row<"agent_schedules"> | Row<"agent_routines">;
 
 /** What waits to begin: the rows of such occurrences. */
 export const waits = sql<boolean>`(occurrences.fired_at is null and occurrences.outcome in ('buffered', 'backfilled'))`;
-/** Of a schedule or a routine, whose id that is. */
+/** What an occurrence is of. */
+export const ofWhat = (row: string) =>
+  sql`coalesce(${sql.ref(`${row}.schedule_id`)}, ${sql.ref(`${row}.routine_id`)}, ${sql.ref(`${row}.automation_id`)})`;
+/** Of what has that id. */
 export const waitingOf = (db: TenantDb, id: RawBuilder<unknown>) =>
-  db.selectFrom("occurrences").where(waits).where(sql<boolean>`coalesce(schedule_id, routine_id) = ${id}`);
+  db
+    .selectFrom("occurrences")
+    .where(waits)
+    .where(sql<boolean>`${ofWhat("occurrences")} = ${id}`);
 
 /** Those of a schedule, or of a routine's, from a cursor on. */
-export function listOccurrences<K extends Scheduled>(
+export function listOccurrences<K extends Reached>(
   db: TenantDb,
   { kind, id, agent }: Of<K>,
   page: CursorPage,
@@ -30,12 +36,12 @@ export function listOccurrences<K extends Scheduled>(
   const of = reachChild(db, kind, id, "read", agent);
   const rows = of.db
     .selectFrom("occurrences")
-    .where(sql<boolean>`${sql.ref(columnOf[kind])} in (${of.rows.select("id" as never)})`);
+    .where(sql<boolean>`${sql.ref(scheduled[kind].column)} in (${of.rows.select("id" as never)})`);
   return of.db.pageByCursor(rows, page);
 }
 
 /** One of them. 404 unless the viewer may read what it is of. */
-export async function getOccurrence<K extends Scheduled>(
+export async function getOccurrence<K extends Reached>(
   db: TenantDb,
   { kind, id: above, agent }: Of<K>,
   id: Id<"occurrence">,
@@ -43,15 +49,15 @@ export async function getOccurrence<K extends Scheduled>(
   const of = reachChild(db, kind, above, "read", agent);
   const row = of.db.selectFrom("occurrences").selectAll().where("occurrences.id", "=", id);
   return row
-    .where(sql<boolean>`${sql.ref(columnOf[kind])} in (${of.rows.select("id" as never)})`)
+    .where(sql<boolean>`${sql.ref(scheduled[kind].column)} in (${of.rows.select("id" as never)})`)
     .executeTakeFirstOrThrow(() => notFound(kind)) as Promise<OccurrenceRow>;
 }
 
-const getRuled = <K extends Scheduled>(db: TenantDb, { kind, id, agent }: Of<K>) =>
+const getRuled = <K extends Reached>(db: TenantDb, { kind, id, agent }: Of<K>) =>
   getChild(db, kind, id, agent) as Promise<unknown> as Promise<Ruled>;
 
 /** What comes next, as long as nothing changes: of what is active, and no more than may come. */
-export async function upcomingOf<K extends Scheduled>(db: TenantDb, of: Of<K>, count: number) {
+export async function upcomingOf<K extends Reached>(db: TenantDb, of: Of<K>, count: number) {
   const row = await getRuled(db, of);
   const rule = ruleOf(row);
   const left = "max_runs" in row && row.max_runs !== null ? row.max_runs - row.run_count : count;
@@ -65,7 +71,7 @@ export async function upcomingOf<K extends Scheduled>(db: TenantDb, of: Of<K>, c
 }
 
 /** Whether it may be started by hand, as SQL over its row; and the refusal where it may not. */
-const able: Record<Scheduled, { where: RawBuilder<boolean>; otherwise: () => Error }> = {
+const able: Record<Reached, { where: RawBuilder<boolean>; otherwise: () => Error }> = {
   agent_schedule: {
     where: sql`status in ('active', 'paused')`,
     otherwise: () => unprocessable("schedule_ended", "This schedule is completed, cancelled or expired: it stays so."),
@@ -77,7 +83,7 @@ const able: Record<Scheduled, { where: RawBuilder<boolean>; otherwise: () => Err
 };
 
 /** The rows that are made by hand, below what they are of. They wait; what becomes of them, the Scheduler says. */
-function made<K extends Scheduled>(
+function made<K extends Reached>(
   db: TenantDb,
   { kind, id, agent }: Of<K>,
   items: object[],
@@ -93,7 +99,7 @@ function made<K extends Scheduled>(
   const insert = db.insertFrom("above", from, "occurrences", {
     id: sql`item.id`,
     agent_id: sql`above.agent_id`,
-    [columnOf[kind]]: sql`above.id`,
+    [scheduled[kind].column]: sql`above.id`,
     planned_at: sql`coalesce(item.planned_at, clock_timestamp())`,
     outcome: sql`item.outcome`,
     overlap,
@@ -102,7 +108,7 @@ function made<K extends Scheduled>(
 }
 
 /** What an occurrence does that meets another: as the body says, or else the row above. */
-const overlapOf = (kind: Scheduled, overlap: Overlap | null | undefined): RawBuilder<unknown> =>
+const overlapOf = (kind: Reached, overlap: Overlap | null | undefined): RawBuilder<unknown> =>
   overlap
     ? sql`${overlap}`
     : kind === "agent_schedule"
@@ -117,7 +123,7 @@ const tooMany = () =>
   );
 
 /** One more, now: it counts nothing towards max_runs. It waits until the Scheduler has looked. */
-export async function runNow<K extends Scheduled>(
+export async function runNow<K extends Reached>(
   db: TenantDb,
   of: Of<K>,
   id: Id<"occurrence">,
@@ -137,7 +143,7 @@ export async function runNow<K extends Scheduled>(
  * the row has the pattern, and only the Worker knows the clocks. 409 where the pattern was changed in between; 422 on more
  * than a thousand.
  */
-export async function backfill<K extends Scheduled>(
+export async function backfill<K extends Reached>(
   db: TenantDb,
   of: Of<K>,
   id: Id<"occurrence">,
@@ -149,7 +155,7 @@ export async function backfill<K extends Scheduled>(
   }));
   const unchanged = sql<boolean>`updated_at = ${row.updated_at}::timestamptz`;
   const { of: above, insert, room } = made(db, of, items, overlapOf(of.kind, overlap), unchanged);
-  const own = sql.ref(columnOf[of.kind]);
+  const own = sql.ref(scheduled[of.kind].column);
   const these = sql<boolean>`${own} in (${above.rows.select("id" as never)}) and planned_at between ${from} and ${to}`;
   const rows = above.rows.where(able[of.kind].where as never);
   // What was planned there, and came to nothing, comes now.
@@ -190,7 +196,7 @@ function itemsOf(rule: Rule, from: string, to: string): string[] {
 }
 
 /** What a range of a schedule, or of a routine's, holds: what a backfill that was sent again is answered. */
-export async function occurrencesBetween<K extends Scheduled>(
+export async function occurrencesBetween<K extends Reached>(
   db: TenantDb,
   { kind, id, agent }: Of<K>,
   { from, to }: Backfill,
@@ -201,7 +207,7 @@ export async function occurrencesBetween<K extends Scheduled>(
     found: of.db
       .selectFrom("occurrences")
       .selectAll()
-      .where(sql<boolean>`${sql.ref(columnOf[kind])} in (${of.rows.select("id" as never)})`)
+      .where(sql<boolean>`${sql.ref(scheduled[kind].column)} in (${of.rows.select("id" as never)})`)
       .where(sql<boolean>`planned_at between ${from} and ${to}`)
       .orderBy("planned_at")
       .limit(MOST_BACKFILLED),

@@ -13,10 +13,10 @@ import {
   listOccurrences,
   type Of,
   occurrencesBetween,
+  type Reached,
   runNow,
   upcomingOf,
 } from "./queries.ts";
-import type { Scheduled } from "./rule.ts";
 import {
   backfillBody,
   backfilled,
@@ -30,7 +30,7 @@ import {
 } from "./schema.ts";
 
 /** Those below `at`, the address of what is `whose`; `read` says which one the parameters of an address mean. */
-export function occurrenceRoutes<K extends Scheduled>(
+export function occurrenceRoutes<K extends Reached>(
   at: string,
   resource: "schedules" | "routines",
   whose: string,

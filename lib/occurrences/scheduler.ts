@@ -72,7 +72,7 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
   }
 }
 
-const isFull = ({ agent_schedule, agent_routine }: Found) =>
-  agent_schedule.length === MOST_DUE || agent_routine.length === MOST_DUE;
-const isMuch = (work: Record<Scheduled, Work>) =>
-  [work.agent_schedule, work.agent_routine].some(({ moves, settled }) => moves.length || settled.length);
+const isFull = ({ agent_schedule, agent_routine, automation }: Found) =>
+  [agent_schedule, agent_routine, automation].some(({ length }) => length === MOST_DUE);
+const isMuch = ({ agent_schedule, agent_routine, automation }: Record<Scheduled, Work>) =>
+  [agent_schedule, agent_routine, automation].some(({ moves, settled }) => moves.length || settled.length);

@@ -60,10 +60,11 @@ export const upcoming = v.strictObject({
   data: v.array(v.strictObject({ planned_at: stamp, local: v.string() })),
 });
 
+/** Of a schedule or a routine: it has an agent. */
 export const toOccurrence = (row: OccurrenceRow): v.InferOutput<typeof occurrence> => ({
   id: row.id,
   app: row.app_id,
-  agent: row.agent_id,
+  agent: row.agent_id!,
   schedule: row.schedule_id,
   routine: row.routine_id,
   planned_at: row.planned_at,

@@ -1,21 +1,26 @@
 import { type RawBuilder, sql } from "kysely";
-import { listChildrenOf, passesOwn, reachChild, readersOf, telling } from "../agents/children.ts";
+import { listChildrenOf, passesOwn, reachChild } from "../agents/children.ts";
 import { lookupKeyShape } from "../agents/schema.ts";
-import { passes } from "../auth/acl.ts";
+import { passes, type Reached } from "../auth/acl.ts";
+import { isLive } from "../configs/automation.ts";
+import { mayConfig } from "../configs/queries.ts";
+import type { RunId } from "../db/schema.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
-import type { TenantDb } from "../db/tenant-db.ts";
+import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, notFound, refused, unprocessable } from "../errors.ts";
 import { emitting } from "../events/emit.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import { wholeAcl } from "../routines/queries.ts";
+import { readersOfRun } from "../runs/project.ts";
 import { withOutcome } from "../sessions/queries.ts";
 import type { CallRow, ListCalls } from "../sessions/schema.ts";
 import type { Invoke, RunRow } from "./schema.ts";
 
 type Runs = Rows<"agent_routine_runs">;
-type RunId = Id<"agent_routine_run">;
 const INVOKED = "agentroutine.invoked";
+/** What a run of an automation is of that was invoked: no event tells of it but the run's own. */
+export const AUTOMATION_INVOKED = "automation.invoked";
 /** Of a message, in characters, what its event tells. */
 const MAX_TOLD = 2_000;
 
@@ -34,7 +39,9 @@ export const listRuns = (
   { agent, status }: { agent?: string[] | undefined; status?: RunRow["status"] | undefined },
   page: CursorPage,
 ): Promise<RunRow[]> =>
-  listChildrenOf(db, "agent_routine_run", agent, page, { narrow: (runs) => withStatus(status)(ofReadable(db, runs)) });
+  listChildrenOf(db, "agent_routine_run", agent, page, {
+    narrow: (runs) => withStatus(status)(ofReadable(db, runs)).where("automation_id", "is", null),
+  });
 
 /** Those of a routine, newest first. */
 export function listRunsOf(
@@ -48,13 +55,40 @@ export function listRunsOf(
   return routine.db.pageByCursor(withStatus(status)(runs.where("routine_id", "in", routine.rows.select("id"))), page);
 }
 
-/** 404 unless the viewer may read the run, its routine and its agent; to write, 403 where it may only be read. */
+/** Whose run it is, as its id says. */
+type RunKind = "agent_routine_run" | "automation_run";
+const kindOf = (id: RunId): RunKind => (isId("automation_run", id) ? "automation_run" : "agent_routine_run");
+
+/** A run, and the database behind who may read or write it: of an automation those who may its config. See `reach`. */
+function reachRun(db: TenantDb, id: RunId, action: "read" | "write"): Reached<"agent_routine_runs"> {
+  if (isId("agent_routine_run", id)) {
+    const { db: behind, rows } = reachChild(db, "agent_routine_run", id, action);
+    return { db: behind, rows: ofReadable(db, rows) };
+  }
+  const runs = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", id);
+  const of = (may: "read" | "write") => db.selectFrom("configs").select("configs.id").where(mayConfig(db, may));
+  const writable = sql<boolean>`(automation_id in (${of("write")})) is true`;
+  const readable = runs.where("automation_id", "in", of("read"));
+  const may = action === "read" ? sql<boolean>`true` : writable;
+  const gate = sql`select app.must_reach('automation_run', (${readable.select(may.as("may"))}))`;
+  return { db: db.behind(gate), rows: readable.where(may) };
+}
+
+/** 404 unless the viewer may read the run and what it is of; to write, 403 where it may only be read. */
 export async function getRun(db: TenantDb, id: RunId, action: "read" | "write" = "read"): Promise<RunRow> {
-  const { db: behind, rows } = reachChild(db, "agent_routine_run", id, action);
-  const { run } = await behind.batch({ run: ofReadable(db, rows).selectAll() });
-  if (!run[0]) throw notFound("agent_routine_run");
+  const { db: behind, rows } = reachRun(db, id, action);
+  const { run } = await behind.batch({ run: rows.selectAll() });
+  if (!run[0]) throw notFound(kindOf(id));
   return run[0] as RunRow;
 }
+
+/** What the feed tells of a run: see `readersOfRun`. */
+export const tellingRun = (db: TenantDb, kind: RunKind, event: "created" | "updated"): Telling => ({
+  kind: `${kind}.${event}`,
+  title: sql`${`${kind === "automation_run" ? "Automation" : "Routine"} run ${event}: `} || id`,
+  agent_id: sql`agent_id`,
+  readers: readersOfRun(db, "changed"),
+});
 
 /** The id of a routine that an address names, by it or by a lookup_key that one routine has of those that the viewer may read. */
 function named(db: TenantDb, name: string): Id<"agent_routine"> {
@@ -129,7 +163,7 @@ export async function invokeRoutine(
   });
   const invoke = () =>
     withParticipants(routine.db, participants).batch({
-      made: db.telling(run, telling(db, "agent_routine_run", "created")),
+      made: db.telling(run, tellingRun(db, kindOf(id), "created")),
       told: invoked(db, id, { message: message.slice(0, MAX_TOLD), user, session_key }),
       before: spent.where(passesOwn(db, "readers")).selectAll(),
       why: routine.rows.select(refusal.as("why")),
@@ -159,35 +193,45 @@ const invoked = (
       ...{ run: id, agent: sql<string>`agent_routine_runs.agent_id`, routine: sql<string>`routine_id` },
     },
     agent_id: sql`agent_routine_runs.agent_id`,
-    readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+    readers: readersOfRun(db, "agent_routine_runs"),
   });
 
-/** Makes a run of what another was made of, by who may change it. A person runs it for itself. 422 where its routine isn't active. */
-export async function retryRun(db: TenantDb, of: RunId, id: RunId): Promise<RunRow> {
-  const child = reachChild(db, "agent_routine_run", of, "write");
+/**
+ * Makes a run of what another was made of, by who may change it: of an automation that wasn't invoked as whom that ran as,
+ * else a person runs it for itself. 422 where its routine or automation isn't active.
+ */
+export async function retryRun<I extends RunId>(db: TenantDb, of: I, id: I): Promise<RunRow> {
+  const child = reachRun(db, of, "write");
+  const one = sql`1`.as("one");
   const routine = db
     .selectFrom("agent_routines")
     .where(sql<boolean>`agent_routines.id = agent_routine_runs.routine_id`)
     .where(sql<boolean>`agent_routines.status = 'active'`);
-  const able = ofReadable(db, child.rows).where(sql<boolean>`exists (${routine.select(sql`1`.as("one"))})`);
+  const automation = db
+    .selectFrom("automations")
+    .where(sql<boolean>`automations.id = agent_routine_runs.automation_id`)
+    .where(isLive(db));
+  const able = child.rows.where(sql<boolean>`(exists (${routine.select(one)}) or exists (${automation.select(one)}))`);
   const own = (column: string) => sql.ref(`agent_routine_runs.${column}`) as never;
   const user = db.viewer.kind === "token" ? db.viewer.user : null;
+  const isOwn = sql`(${user}::text is not null and (automation_id is null or event_name = ${AUTOMATION_INVOKED}))`;
   const run = child.db.insertUnder(able, "agent_routine_runs", {
-    ...{ id, agent_id: own("agent_id"), routine_id: own("routine_id"), event_name: own("event_name"), acl: own("acl") },
-    ...{ payload: own("payload"), participants: own("participants"), metadata: own("metadata") },
-    user_id: user ?? own("user_id"),
-  });
+    ...{ id, routine_id: own("routine_id"), automation_id: own("automation_id"), event_name: own("event_name") },
+    agent_id: sql`case when ${isOwn} and automation_id is not null then null else ${own("agent_id")} end`,
+    ...{ payload: own("payload"), participants: own("participants"), metadata: own("metadata"), acl: own("acl") },
+    user_id: sql`case when ${isOwn} then ${user}::text else ${own("user_id")} end`,
+  } as never);
   const { made } = await child.db.batch({
-    made: child.db.telling(run, telling(db, "agent_routine_run", "created")),
-    told: invoked(db, id, { user }),
+    made: child.db.telling(run, tellingRun(db, kindOf(id), "created")),
+    ...(isId("agent_routine_run", id) && { told: invoked(db, id, { user }) }),
   });
-  if (made[0]) return made[0];
-  throw unprocessable("not_active", "Only a run of an active routine can be retried. Activate it first.");
+  if (made[0]) return made[0] as RunRow;
+  throw unprocessable("not_active", "Only a run of what is active can be retried. Activate that first.");
 }
 
 /** Cancels a run that waits for room, of which its object has not heard yet; of any other answers the row as it is. */
 export async function cancelRun(db: TenantDb, id: RunId): Promise<RunRow> {
-  const { db: behind, rows } = reachChild(db, "agent_routine_run", id, "write");
+  const { db: behind, rows } = reachRun(db, id, "write");
   const waiting = behind
     .patch("agent_routine_runs", {
       ...{ status: "cancelled", worker_status: "cancelled", look_at: null, completed_at: sql<string>`now()` },
@@ -196,20 +240,17 @@ export async function cancelRun(db: TenantDb, id: RunId): Promise<RunRow> {
     .where("status", "=", "pending")
     .where("admitted_at", "is", null);
   const { run } = await behind.batch({
-    cancelled: behind.telling(waiting, {
-      ...telling(db, "agent_routine_run", "updated"),
-      metadata: { fields: ["status"] },
-    }),
-    run: ofReadable(db, rows).selectAll(),
+    cancelled: behind.telling(waiting, { ...tellingRun(db, kindOf(id), "updated"), metadata: { fields: ["status"] } }),
+    run: rows.selectAll(),
   });
-  if (!run[0]) throw notFound("agent_routine_run");
+  if (!run[0]) throw notFound(kindOf(id));
   return run[0] as RunRow;
 }
 
 /** What a run has asked of the world, newest first. */
 export function listCommands(db: TenantDb, id: RunId, query: ListCalls, page: CursorPage): Promise<CallRow[]> {
-  const run = reachChild(db, "agent_routine_run", id, "read");
-  const calls = run.db.selectFrom("tool_calls").where("routine_run_id", "in", ofReadable(db, run.rows).select("id"));
+  const run = reachRun(db, id, "read");
+  const calls = run.db.selectFrom("tool_calls").where("routine_run_id", "in", run.rows.select("id"));
   return run.db.pageByCursor(withOutcome(calls, query), page);
 }
 

@@ -153,10 +153,11 @@ export function toJournal(row: RunRow, { frames, last, status, view }: RunPage) 
 
 const noDelivery = { thread: null, message: null, delivered_at: null, delivered_message: null, last_error: null };
 
+/** Of a routine: it has an agent. */
 export const toRun = (row: RunRow): v.InferOutput<typeof run> => ({
   id: row.id,
   app: row.app_id,
-  agent: row.agent_id,
+  agent: row.agent_id!,
   routine: row.routine_id,
   event_id: row.event_id,
   status: row.status,

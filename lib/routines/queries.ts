@@ -7,13 +7,13 @@ import { configNamed, templatesNamed } from "../configs/queries.ts";
 import { mustHold } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, unprocessable } from "../errors.ts";
+import { CRON_EVENT } from "../events/trigger.ts";
 import type { Id } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import { parseCron, shortestInterval } from "../schedules/clock.ts";
 import { minInterval, notTooOften, TOO_OFTEN } from "../schedules/queries.ts";
 import {
   bodyOfTemplate,
-  CRON_EVENT,
   type CreateRoutine,
   configKindOf,
   createRoutineBody,

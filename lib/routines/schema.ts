@@ -2,19 +2,15 @@ import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
 import { acl, aclBody } from "../auth/acl.ts";
 import { handlerTypes, type Row, routineStatuses, triggerContexts } from "../db/schema.ts";
+import { eventConfig, eventName } from "../events/trigger.ts";
 import { idOf, isMap, list, map, metadata, nullable, rule, stamp, text } from "../http/valid.ts";
 import { positive } from "../paging.ts";
-import { cronText, policies, timeZone } from "../schedules/schema.ts";
+import { cronText } from "../schedules/schema.ts";
 import { presetNamed, presetNames } from "./presets.ts";
 
-export const CRON_EVENT = "schedule.cron";
 const sessionModes = ["stateless", "session"] as const;
 const sessionScopes = ["per_user", "per_key", "per_org", "global"] as const;
 
-const eventName = v.pipe(
-  text(100),
-  v.regex(/^[a-z0-9_]+(\.[a-z0-9_]+)*$/, "must be an event's name, as thread.message_added"),
-);
 const presetName = v.picklist(presetNames);
 const presetConfig = v.strictObject({
   instructions: v.optional(v.nullable(text(10_000))),
@@ -25,30 +21,6 @@ const presetConfig = v.strictObject({
   structured_message_template_ids: v.optional(v.nullable(list(v.pipe(text(255), v.nonEmpty()), 50))),
 });
 type PresetConfig = v.InferOutput<typeof presetConfig>;
-
-const whole = (min: number, max: number) =>
-  v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));
-
-/** By event, what of it starts the routine; of the clock, where it stands. */
-const eventConfig = v.pipe(
-  map,
-  v.check((events) => Object.keys(events).length <= 50, "must name at most 50 events"),
-  v.check((events) => Object.keys(events).every((name) => v.is(eventName, name)), "names what is no event's name"),
-  v.check(
-    (events) => Object.values(events).every((event) => v.is(v.looseObject(eventFields), event)),
-    "has filters that are no map, a dedupe_key_path that is no text, a timezone that is none of the IANA database, or a policy that is none",
-  ),
-);
-const eventFields = {
-  filters: v.optional(v.nullable(map)),
-  dedupe_key_path: v.optional(v.nullable(text(200))),
-  timezone: v.optional(timeZone),
-  dedupe_window_seconds: whole(1, 31_536_000),
-  max_concurrent: whole(1, 100),
-  /** Whether it reacts to what its own runs led to. */
-  allow_self: v.optional(v.nullable(v.boolean())),
-  ...policies,
-};
 
 const messagePolicy = v.pipe(
   v.strictObject({

@@ -3,7 +3,7 @@
 import type { Overlap } from "../db/schema.ts";
 import type { Quotas } from "../quotas.ts";
 
-/** A run that waits for room. */
+/** A run that waits for room. An automation counts as an agent of its own, and as the routine that it runs. */
 export type Waiting = {
   id: string;
   agent_id: string;

@@ -1,4 +1,4 @@
-/** Whether an event starts a routine, as a pure function of both. */
+/** Whether an event starts a routine, or an automation, as a pure function of both. */
 import type { Row } from "../db/schema.ts";
 import { isMap } from "../http/valid.ts";
 
@@ -8,7 +8,7 @@ export const DEDUPE_WINDOW_S = 86_400;
 
 type Event = Pick<Row<"events">, "name" | "payload" | "readers" | "causes" | "position">;
 type Routine = Pick<
-  Row<"agent_routines">,
+  Row<"agent_routines"> | Row<"automations">,
   "id" | "agent_id" | "user_id" | "event_type" | "event_config" | "heard_since"
 >;
 /** What of an event starts a routine: the fields of `event_config` by the event's name. */
@@ -21,7 +21,7 @@ type Trigger = {
 
 export type Firing = { dedupe_key: string | null; dedupe_window_s: number; reason: "loop" | null };
 
-/** How the event starts the routine; null where it doesn't. `user_id` is a co-owner who is still there. */
+/** How the event starts it; null where it doesn't. `user_id` is a co-owner, or whom it acts as, who is still there. */
 export function firing(event: Event, routine: Routine): Firing | null {
   const trigger = triggerOf(event, routine);
   if (!trigger || !isHeard(event, routine)) return null;
@@ -45,12 +45,12 @@ function triggerOf({ name }: Event, { event_type, event_config }: Routine): Trig
   return event_type === name ? {} : null;
 }
 
-/** An agent reacts to what it may read alone. */
+/** An agent reacts to what it may read alone; so does an automation, as whom it acts as, or as everybody. */
 export function mayRead(
   { readers }: Pick<Event, "readers">,
   { agent_id, user_id }: Pick<Routine, "agent_id" | "user_id">,
 ): boolean {
-  const own = ["everyone", `agent:${agent_id}`, ...(user_id ? [`user:${user_id}`] : [])];
+  const own = ["everyone", ...(agent_id ? [`agent:${agent_id}`] : []), ...(user_id ? [`user:${user_id}`] : [])];
   return readers === null || readers.some((reader) => own.includes(reader));
 }
 

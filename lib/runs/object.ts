@@ -48,6 +48,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   readonly #known = new Set<string>();
   readonly #waiting = new Map<string, Set<() => void>>();
   #secrets: Readonly<Record<string, string>> | null = null;
+  /** By routine its co-owner, and of an automation's runs by run the user that it acts as: those who are still there. */
   #owners: ReadonlyMap<string, Id<"user">> = new Map();
   #mask: <T>(value: T) => T = (value) => value;
   /** When the org was last known to be alive, and the secrets to be these. */
@@ -169,7 +170,10 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     const { id } = row;
     const pinned = () => this.#runs.get(id)!.pinned as PinnedRoutine;
     const fresh = async () => {
-      if (!this.#secrets || Date.now() - this.#readAt > FRESH_MS) await this.#read();
+      // A user of whom nothing was heard is asked after: the run may be newer than the last look.
+      const isNew = row.automation_id !== null && row.user_id !== null && !this.#owners.has(id);
+      if (isNew) await this.#reading;
+      if (!this.#secrets || isNew || Date.now() - this.#readAt > FRESH_MS) await this.#read();
     };
     return {
       now: () => Date.now(),
@@ -184,9 +188,9 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
       listen: (wait, given) => listen(this.db, row, wait, given),
       send: async (_, command) => {
         await fresh();
-        return send(this.#world(pinned()), row, pinned(), command);
+        return send(this.#world(row, pinned()), row, pinned(), command);
       },
-      heard: (_, handed_to, given) => heard(this.#world(pinned()), pinned(), handed_to, given),
+      heard: (_, handed_to, given) => heard(this.#world(row, pinned()), pinned(), handed_to, given),
       letGo: (handed_to) => this.due(`leave ${handed_to}`, Date.now()),
       mask: (value) => this.#mask(value),
       told: (frames) => this.#told(row, frames),
@@ -200,11 +204,11 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     };
   }
 
-  #world({ routine }: PinnedRoutine): RunWorld {
+  #world({ id, automation_id }: RunRow, { routine }: PinnedRoutine): RunWorld {
     const { db, env, place } = this;
     return {
       ...{ db, env, place: { app: place.app_id, org: real(place.org_id) } },
-      ...{ secrets: this.#secrets ?? {}, user: this.#owners.get(routine) ?? null },
+      ...{ secrets: this.#secrets ?? {}, user: this.#owners.get(automation_id ? id : routine) ?? null },
       sharedSession: async (scope, fresh, isOver) => {
         const before = this.#shared.kept<Id<"agent_session">>(scope);
         if (before && !(await isOver(before))) return before;
@@ -219,25 +223,35 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
 
   /** One look at the database, however many wait for it: whether the org is alive, the agent's secrets, who co-owns its routines. */
   #read(): Promise<void> {
-    this.#reading ??= this.#look(this.id as Id<"agent">).finally(() => {
+    this.#reading ??= this.#look().finally(() => {
       this.#reading = null;
     });
     return this.#reading;
   }
-  async #look(agent: Id<"agent">): Promise<void> {
+  async #look(): Promise<void> {
     const asked = Date.now();
     const there = this.db.selectFrom("users").select("users.id").where("users.ended_at", "is", null);
-    const owned = this.db
-      .selectFrom("agent_routines")
-      .select(["id", "user_id"])
-      .where("agent_id", "=", agent)
-      .where("user_id", "in", there);
-    const [secrets, routines] = await Promise.all([
-      readSecrets(this.db, this.env.ROOT_SECRETS, agent),
+    // An automation has no secrets.
+    const { id } = this;
+    const agent = isId("agent", id) ? id : null;
+    const owned: { execute(): Promise<{ id: string; user_id: Id<"user"> | null }[]> } = agent
+      ? this.db
+          .selectFrom("agent_routines")
+          .select(["id", "user_id"])
+          .where("agent_id", "=", agent)
+          .where("user_id", "in", there)
+      : this.db
+          .selectFrom("agent_routine_runs")
+          .select(["id", "user_id"])
+          .where("automation_id", "=", id as Id<"config">)
+          .where("user_id", "in", there)
+          .where("status", "in", ["pending", "running"]);
+    const [secrets, owners] = await Promise.all([
+      agent ? readSecrets(this.db, this.env.ROOT_SECRETS, agent) : ({} as Record<string, string>),
       owned.execute(),
     ]);
     this.#secrets = secrets;
-    this.#owners = new Map(routines.map(({ id, user_id }) => [id, user_id!]));
+    this.#owners = new Map(owners.map(({ id, user_id }) => [id, user_id!]));
     for (const value of Object.values(secrets)) this.#known.add(value);
     this.#mask = masker(this.#known);
     this.#readAt = asked;

@@ -1,5 +1,6 @@
-/** What a run goes by: its routine as it is when the run begins, with the versions of all that it names. */
+/** What a run goes by: its routine, or automation, as it is when the run begins, with the versions of all that it names. */
 import { sql } from "kysely";
+import { isLive } from "../configs/automation.ts";
 import { MAX_VALUES, MAX_WORDS, parseTogether } from "../configs/content.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { isMap } from "../http/valid.ts";
@@ -14,9 +15,9 @@ import { type ChainStep, chainProgram, stepOf, type Task, taskProgram } from "./
 import type { RunRow } from "./remote.ts";
 import type { Pinned } from "./run.ts";
 
-/** A routine as its run keeps it. */
+/** A routine, or an automation, as its run keeps it. */
 export type PinnedRoutine = Pinned & {
-  routine: Id<"agent_routine">;
+  routine: Id<"agent_routine"> | Id<"config">;
   name: string;
   /** Its runs of a scope share a session. */
   shared: boolean;
@@ -32,13 +33,14 @@ export type PinnedRoutine = Pinned & {
 
 /** In one round trip. Why it isn't to run, where its routine has other plans by now; null where the agent is gone. */
 export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine | { skipped: string } | null> {
+  if (row.automation_id) return pinAutomation(db, row, row.automation_id);
   const routines = db.selectFrom("agent_routines").where("id", "=", row.routine_id as Id<"agent_routine">);
   const named = db
     .selectFrom("agent_routine_configs")
     .select("config_id")
     .where("routine_id", "=", row.routine_id as Id<"agent_routine">);
   const { agent, routine, configs } = await db.batch({
-    agent: db.selectFrom("agents").select(["id", "default_model"]).where("id", "=", row.agent_id),
+    agent: agentOf(db, row),
     routine: routines.selectAll(),
     configs: db
       .selectFrom("configs")
@@ -68,6 +70,36 @@ async function graphsSaid(db: TenantDb, tasks: PinnedRoutine["steps"], versions:
   const contents = await Promise.all(ids.map((id) => contentOf(db, id as Id<"config">, versions[id]!)));
   const read = parseTogether(MAX_WORDS, MAX_VALUES);
   return Object.fromEntries(ids.map((id, i) => [id, contents[i] ? saidOf(contents[i], read) : null]));
+}
+
+const agentOf = (db: TenantDb, { agent_id }: RunRow) =>
+  db.selectFrom("agents").select(["id", "default_model"]).where("id", "=", agent_id!);
+
+async function pinAutomation(db: TenantDb, row: RunRow, id: Id<"config">): ReturnType<typeof pinRun> {
+  const automations = db.selectFrom("automations").where("id", "=", id);
+  const { agent, automation, configs } = await db.batch({
+    agent: agentOf(db, row),
+    automation: automations.selectAll().select(isLive(db).as("live")),
+    configs: db
+      .selectFrom("configs")
+      .select(["id", "version_number", "kind"])
+      .where("id", "in", automations.select("config_id")),
+  });
+  if (row.agent_id && !agent[0]) return null;
+  const [found] = automation;
+  if (!found) return { skipped: "automation_deleted" };
+  if (found.status !== "active") return { skipped: "not_active" };
+  if (!found.live) return { skipped: "run_as_gone" };
+  const [config] = configs;
+  if (!config) return { skipped: "config_deleted" };
+  const handler = config.kind === "Script" ? "script" : "workflow_graph";
+  const task = { handler_type: handler, config: found.config_id };
+  const versions = { [config.id]: config.version_number };
+  return {
+    ...{ handler, routine: found.id, name: String(found.said.name), model: agent[0]?.default_model ?? null },
+    ...{ shared: false, task, steps: [], versions },
+    graphs: await graphsSaid(db, [task], versions),
+  };
 }
 
 const readAs = ({ graphs }: PinnedRoutine, { config }: PinnedRoutine["task"]): Graph | null => {

@@ -1,6 +1,7 @@
 /** What Postgres is told of a run: statements that an older telling never undoes, and that may run twice. */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { readersOf } from "../agents/children.ts";
+import { readersOfConfig } from "../configs/queries.ts";
 import type { RunStatus } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -24,20 +25,36 @@ type Entry = {
 
 const json = (value: object | null) => value && JSON.stringify(storable(value));
 
-type Told = Pick<RunRow, "id" | "agent_id" | "routine_id" | "user_id" | "causes">;
+type Told = Pick<RunRow, "id" | "agent_id" | "routine_id" | "automation_id" | "user_id" | "causes">;
 
-/** The event that a run comes to a status, over its row as it was before: it is the doing of its routine, too. */
+/** Who may read what is told of runs: of an automation's whoever may read its config, as long as that is there. */
+export function readersOfRun(db: TenantDb, row: string): RawBuilder<string[] | null> {
+  const automation = sql.ref<Id<"config">>(`${row}.automation_id`);
+  const config = db.selectFrom("configs").where("configs.id", "=", automation);
+  const readers = config.select(sql`coalesce(${readersOfConfig(db, "configs")}, array['everyone'])`.as("readers"));
+  return sql`case when ${automation} is null then ${readersOf(db, "agent_routine_run", row)}
+    else coalesce((${readers}), '{}') end`;
+}
+
+/** The event that a run comes to a status, over its row as it was before: it is the doing of what it is of, too. */
 export function turning(
   db: TenantDb,
-  { id, agent_id, routine_id: routine, user_id, causes }: Told,
+  { id, agent_id: agent, routine_id: routine, automation_id: automation, user_id, causes }: Told,
   status: Exclude<RunStatus, "pending"> | "created",
   above: Rows<"agent_routine_runs">,
 ): Statement<unknown> {
-  const now = status === "created" ? "pending" : status;
-  return emitting(db.causedBy(routine ? [...causes, routine] : causes), above, {
-    name: `agent_routine_run.${status}`,
-    payload: { id, agent: agent_id, status: now, ...(routine && { routine }) },
-    ...{ agent_id, user_id, readers: readersOf(db, "agent_routine_run", "agent_routine_runs") },
+  // An automation's knows no skipped.
+  const shown = automation && status === "skipped" ? "cancelled" : status;
+  const of = automation ?? routine;
+  return emitting(db.causedBy(of ? [...causes, of] : causes), above, {
+    name: `${automation ? "automation_run" : "agent_routine_run"}.${shown}`,
+    payload: {
+      ...{ id, status: shown === "created" ? "pending" : shown },
+      ...(agent && { agent }),
+      ...(routine && { routine }),
+      ...(automation && { automation }),
+    },
+    ...{ agent_id: agent, user_id, readers: readersOfRun(db, "agent_routine_runs") },
   } as never);
 }
 
@@ -45,7 +62,7 @@ export function turning(
 export const entryOf = (status: RunStatus, name: string, created_at?: string): Entry => ({
   ...{ of: "entry", id: newId("activity_feed_entry"), created_at: created_at ?? null },
   level: status === "failed" ? "error" : status === "completed" ? "info" : "warning",
-  title: `Routine run ${status}: ${name}`,
+  title: `run ${status}: ${name}`,
 });
 
 /** An entry of the feed, of the row above. */
@@ -56,11 +73,16 @@ export function entry(
 ): Statement<unknown> {
   const entries = db.selectFrom("activity_feed_entries");
   const there = entries.where("activity_feed_entries.id", "=", id).select(sql`1`.as("one"));
+  const of = (automation: string, routine: string) =>
+    sql`case when automation_id is null then ${routine} else ${automation} end`;
   return db.insertUnder(above.where(sql<boolean>`not exists (${there})`), "activity_feed_entries", {
-    ...{ id, kind: "routine_run", level, title: storable(title), correlation_id: sql`agent_routine_runs.id` },
+    ...{ id, kind: of("automation_run", "routine_run"), level, correlation_id: sql`agent_routine_runs.id` },
+    title: sql`${of("Automation ", "Routine ")} || ${storable(title)}::text`,
     ...{ agent_id: sql`agent_routine_runs.agent_id`, user_id: sql`agent_routine_runs.user_id` },
-    metadata: sql`jsonb_build_object('actor', null, 'run', agent_routine_runs.id, 'routine', routine_id)`,
-    readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+    metadata: sql`jsonb_build_object('actor', null, 'run', agent_routine_runs.id)
+      || case when automation_id is null then jsonb_build_object('routine', routine_id)
+        else jsonb_build_object('automation', automation_id) end`,
+    readers: readersOfRun(db, "agent_routine_runs"),
     ...(created_at && { created_at }),
   } as never);
 }

@@ -1,4 +1,4 @@
-/** What the object of an agent's runs does for the Workers: they hand it the row, which came through its tenant's door. */
+/** What the object of an agent's runs, or of an automation's, does for the Workers: they hand it the row, which came through its tenant's door. */
 import type { Row, RunStatus } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
 import { type Employer, employerOf, type Refused, type Resolution, type Sender } from "../sessions/remote.ts";
@@ -46,5 +46,5 @@ export interface RunsRemote extends Rpc.DurableObjectBranded {
 /** As it is asked: all that passes is JSON, of which the types of RPC would make something else. */
 type RunsAsked = Omit<RunsRemote, keyof Rpc.DurableObjectBranded>;
 
-/** The object of a run: its agent's. Its class is of another Worker, so that the binding has no type of its own. */
+/** The object of a run: its automation's, or its agent's. Its class is of another Worker, so that the binding has no type of its own. */
 export const runsOf = (env: Bindings, row: Employer): RunsAsked => employerOf(env, row) as unknown as RunsAsked;

@@ -1,7 +1,7 @@
 /** What a run's commands reach: scripts, sessions, the web and models, each as the run's agent. */
 import { sql } from "kysely";
 import * as v from "valibot";
-import { readersOf, telling } from "../agents/children.ts";
+import { telling } from "../agents/children.ts";
 import { agentNamed } from "../agents/queries.ts";
 import { passes } from "../auth/acl.ts";
 import { faultOf } from "../configs/json-schema.ts";
@@ -32,6 +32,7 @@ import { waitUntil } from "../workflows/wait.ts";
 import { formsOf, misfit, schemaOfForms } from "./forms.ts";
 import { graphOf, type PinnedRoutine } from "./pin.ts";
 import { UNFIT } from "./programs.ts";
+import { readersOfRun } from "./project.ts";
 import type { RunRow } from "./remote.ts";
 import type { Came, Sending } from "./run.ts";
 import { eventOf, stopListening } from "./waits.ts";
@@ -48,7 +49,7 @@ export type RunWorld = {
   place: { app: string; org: string | null };
   /** The agent's env vars, as they are now. */
   secrets: Readonly<Record<string, string>>;
-  /** The routine's co-owner, who is still there. */
+  /** The routine's co-owner, or the user that an automation's run acts as, who is still there. */
   user: Id<"user"> | null;
   /** Of a scope whose runs share a session: the session's id, which is the given one where there was none, or it is over. */
   sharedSession: (
@@ -112,7 +113,7 @@ async function sendScript(world: RunWorld, row: RunRow, pinned: PinnedRoutine, c
     async (key) => graphOf(pinned, command.node)?.scripts.get(key) ?? named(key),
   );
   if (source === null) return { error: "the script isn't there any more" };
-  const whose = [place.app, place.org ?? agent].join(" ");
+  const whose = [place.app, place.org ?? row.automation_id ?? agent].join(" ");
   let last: Answer | null = null;
   const answer = await callScript(
     source,
@@ -302,7 +303,7 @@ async function speak(
   const said = await sessionOf(env, session).message(session, {
     ...{ role: "user", content: told("event", command.scope), metadata: { routine_run: row.id }, on_busy: "enqueue" },
     ...{
-      sender: { type: "agent", id: row.agent_id },
+      sender: { type: "agent", id: session.agent_id },
       key: { subject: row.id, key: command.id, fingerprints: [command.id] },
     },
   });
@@ -443,7 +444,7 @@ async function emit({ db }: RunWorld, row: RunRow, pinned: PinnedRoutine, { id, 
     ...{
       agent_id: row.agent_id,
       user_id: row.user_id,
-      readers: readersOf(db, "agent_routine_run", "agent_routine_runs"),
+      readers: readersOfRun(db, "agent_routine_runs"),
     },
   }).execute();
   return { ok: null };

@@ -1,22 +1,23 @@
 /** How runs come about: of events, and when there is room for them. */
 import { type RawBuilder, sql } from "kysely";
+import { isLive } from "../configs/automation.ts";
 import type { Overlap, Row } from "../db/schema.ts";
-import type { Statement } from "../db/statements.ts";
+import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
+import { CRON_EVENT } from "../events/trigger.ts";
 import { type Id, newId } from "../ids.ts";
 import { jsonHash } from "../model/index.ts";
 import { forEach } from "../objects/each.ts";
 import { quotasOf, reaching } from "../quotas.ts";
 import { wholeAcl } from "../routines/queries.ts";
-import { CRON_EVENT } from "../routines/schema.ts";
 import { type Admission, admit } from "./admit.ts";
 import { firing } from "./match.ts";
 import { entry, entryOf, turning } from "./project.ts";
 import { type RunRow, runsOf } from "./remote.ts";
 
 /** Whoever publishes these makes the run itself. */
-const MADE: readonly string[] = [CRON_EVENT, "agentroutine.invoked"];
+const MADE: readonly string[] = [CRON_EVENT, "workflow.scheduled", "agentroutine.invoked"];
 /** Runs that are made in one statement. */
 const MOST_MADE = 100;
 /** Runs that are looked at for room, of an agent and together. */
@@ -27,44 +28,63 @@ const ROUNDS = 20;
 const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
 
-/** Makes the runs that these numbered events start, each (routine, event) once. May run twice. */
+/** Makes the runs that these numbered events start, each (routine or automation, event) once. May run twice. */
 export async function startRuns(db: TenantDb, events: readonly Row<"events">[]): Promise<void> {
   const names = [...new Set(events.map(({ name }) => name))].filter((name) => !MADE.includes(name));
   if (!names.length) return;
   const coOwner = db.valueOf("users", "id", sql.ref("agent_routines.user_id"));
-  const routines = await db
-    .selectFrom("agent_routines")
-    .select(["id", "agent_id", "name", "event_type", "event_config", "heard_since", coOwner.as("user_id")])
-    .where("status", "=", "active")
-    .where(sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`)
-    .execute();
+  const listens = sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`;
+  const { routines, automations } = await db.batch({
+    routines: db
+      .selectFrom("agent_routines")
+      .select(["id", "agent_id", "name", "event_type", "event_config", "heard_since", coOwner.as("user_id")])
+      .where("status", "=", "active")
+      .where(listens),
+    automations: db
+      .selectFrom("automations")
+      .select(["id", "agent_id", "user_id", "event_type", "event_config", "heard_since"])
+      .select(sql<string>`said ->> 'name'`.as("name"))
+      .where("automation_type", "=", "trigger")
+      .where(isLive(db))
+      .where(listens),
+  });
+  const react = events.filter(({ name }) => names.includes(name));
+  const fired: Record<Starting, Fired[]> = {
+    agent_routine: firedOf(react, routines, ({ id, agent_id }) => ({
+      ...{ id: newId("agent_routine_run"), routine_id: id, automation_id: null },
+      ...{ agent_id, user_id: null },
+    })),
+    automation: firedOf(react, automations, ({ id, agent_id, user_id }) => ({
+      ...{ id: newId("automation_run"), routine_id: null, automation_id: id },
+      ...{ agent_id, user_id },
+    })),
+  };
+  for (const kind of ["agent_routine", "automation"] as const) {
+    for (let i = 0; i < fired[kind].length; i += MOST_MADE) {
+      await make(db, kind, await Promise.all(fired[kind].slice(i, i + MOST_MADE).map(withShortKey)));
+    }
+  }
+}
+
+/** What the events start of these, once for a key. */
+function firedOf<R extends Parameters<typeof firing>[1] & { name: string }>(
+  events: readonly Row<"events">[],
+  reacting: readonly R[],
+  runOf: (one: R) => Pick<Told, "id" | "agent_id" | "user_id" | "routine_id" | "automation_id">,
+): Fired[] {
   const seen = new Set<string>();
-  const fired = events.flatMap((event) => {
-    if (!names.includes(event.name)) return [];
-    return routines.flatMap((routine) => {
-      const found = firing(event, routine);
+  return events.flatMap((event) =>
+    reacting.flatMap((one) => {
+      const found = firing(event, one);
       if (!found) return [];
-      const key = found.dedupe_key && `${routine.id} ${found.dedupe_key}`;
+      const key = found.dedupe_key && `${one.id} ${found.dedupe_key}`;
       const again = key !== null && seen.has(key) ? "duplicate" : null;
-      const { name: event_name, payload, causes } = event;
+      const { id: event_id, name: event_name, payload, causes } = event;
       const reason = found.reason ?? again;
       if (key && !reason) seen.add(key);
-      const { agent_id, name } = routine;
-      return {
-        ...{ ...found, agent_id, name, user_id: null },
-        id: newId("agent_routine_run"),
-        routine_id: routine.id,
-        event_id: event.id,
-        event_name,
-        payload,
-        causes,
-        reason,
-      };
-    });
-  });
-  for (let i = 0; i < fired.length; i += MOST_MADE) {
-    await make(db, await Promise.all(fired.slice(i, i + MOST_MADE).map(withShortKey)));
-  }
+      return { ...found, ...runOf(one), name: one.name, event_id, event_name, payload, causes, reason };
+    }),
+  );
 }
 
 /** What is long is known by its hash: it is looked for. */
@@ -73,16 +93,33 @@ async function withShortKey<F extends { dedupe_key: string | null }>(fired: F): 
   return key && key.length > MAX_KEY ? { ...fired, dedupe_key: await jsonHash(key) } : fired;
 }
 
+type Starting = "agent_routine" | "automation";
 type Fired = Told & { dedupe_key: string | null; reason: string | null };
+/** Where what starts stands, which column of its runs names it, and what they have of it. */
+const starting = {
+  agent_routine: {
+    ...({ table: "agent_routines", column: "routine_id" } as const),
+    columns: { agent_id: sql`agent_routines.agent_id`, routine_id: sql`agent_routines.id`, acl: wholeAcl },
+  },
+  automation: {
+    ...({ table: "automations", column: "automation_id" } as const),
+    columns: {
+      ...{ agent_id: sql`automations.agent_id`, user_id: sql`automations.user_id` },
+      automation_id: sql`automations.id`,
+    },
+  },
+};
 
-async function make(db: TenantDb, fired: Fired[]): Promise<void> {
-  const given = sql<{ routine_id: string }>`jsonb_to_recordset(${JSON.stringify(fired)}::jsonb)`.as(
-    sql`fired(id text, routine_id text, event_id text, event_name text, payload jsonb, causes jsonb, dedupe_key text,
-      dedupe_window_s int, reason text)` as never,
+async function make(db: TenantDb, kind: Starting, fired: Fired[]): Promise<void> {
+  const { table, column, columns } = starting[kind];
+  const given = sql`jsonb_to_recordset(${JSON.stringify(fired)}::jsonb)`.as(
+    sql`fired(id text, routine_id text, automation_id text, event_id text, event_name text, payload jsonb, causes jsonb,
+      dedupe_key text, dedupe_window_s int, reason text)` as never,
   );
+  const of = sql.ref(`fired.${column}`);
   const runs = db
     .selectFrom("agent_routine_runs")
-    .where(sql<boolean>`agent_routine_runs.routine_id = fired.routine_id`);
+    .where(sql<boolean>`${sql.ref(`agent_routine_runs.${column}`)} = ${of}`);
   const one = sql`1`.as("one");
   const made = runs.where(sql<boolean>`agent_routine_runs.event_id = fired.event_id`).select(one);
   const earlier = runs
@@ -91,21 +128,15 @@ async function make(db: TenantDb, fired: Fired[]): Promise<void> {
     .where("status", "<>", "skipped")
     .select(one);
   const reason = sql`coalesce(fired.reason, case when exists (${earlier}) then 'duplicate' end)`;
-  const routines = db
-    .selectFrom("agent_routines")
-    .innerJoin(given, (join) => join.on(sql<boolean>`fired.routine_id = agent_routines.id`))
-    .where(sql<boolean>`agent_routines.status = 'active'`)
+  const above = (db.selectFrom(table) as Rows<"automations">)
+    .innerJoin(given, (join) => join.on(sql<boolean>`${of} = ${sql.ref(`${table}.id`)}`))
+    .where(sql<boolean>`${sql.ref(`${table}.status`)} = 'active'`)
     .where(sql<boolean>`not exists (${made})`);
   const skipped = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
     sql`case when ${reason} is null then ${otherwise} else ${then} end`;
-  const insert = db.insertUnder(routines as never, "agent_routine_runs", {
-    ...{ id: sql`fired.id`, agent_id: sql`agent_routines.agent_id`, routine_id: sql`agent_routines.id` },
-    ...{
-      event_id: sql`fired.event_id`,
-      event_name: sql`fired.event_name`,
-      payload: sql`fired.payload`,
-      acl: wholeAcl,
-    },
+  const insert = db.insertUnder(above as never, "agent_routine_runs", {
+    ...{ id: sql`fired.id`, ...columns },
+    ...{ event_id: sql`fired.event_id`, event_name: sql`fired.event_name`, payload: sql`fired.payload` },
     ...{ causes: sql`array(select jsonb_array_elements_text(fired.causes))`, dedupe_key: sql`fired.dedupe_key` },
     status: skipped(sql`'skipped'`, sql`'pending'`),
     worker_status: skipped(sql`'cancelled'`, sql`'queued'`),
@@ -124,7 +155,7 @@ function beginning(db: TenantDb, run: Fired): Record<string, Statement<unknown>>
     [`${run.id} created`]: turning(db, run, "created", made),
     ...((run.dedupe_key || run.reason) && {
       [`${run.id} skipped`]: turning(db, run, "skipped", skipped),
-      [`${run.id} entry`]: entry(db, entryOf("skipped", run.name ?? "its routine"), skipped),
+      [`${run.id} entry`]: entry(db, entryOf("skipped", run.name ?? run.id), skipped),
     }),
   };
 }
@@ -138,7 +169,12 @@ export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | n
     const { quota, running, waiting, begun, unheard } = await look(db);
     const { quotas } = quota[0]!;
     const { count, oldest } = begun[0]!;
-    const { admission, reached } = admit(waiting, running, quotas, quotas.runs_started_per_minute - count);
+    const { admission, reached } = admit(
+      waiting.map(inTurn),
+      running.map(inTurn),
+      quotas,
+      quotas.runs_started_per_minute - count,
+    );
     const told = reached && reaching(db, reached.quota, quotas[reached.quota], reached.agent as Id<"agent"> | null);
     const { admitted, stopping } = await settle(db, waiting, admission, told);
     await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
@@ -152,24 +188,35 @@ export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | n
   return Date.now();
 }
 
+/** An automation takes its turn as agents do, and what overlaps there is its own. */
+const inTurn = <R extends Pick<RunRow, "agent_id" | "routine_id" | "automation_id">>(run: R) => ({
+  ...run,
+  agent_id: (run.automation_id ?? run.agent_id)!,
+  routine_id: run.automation_id ?? run.routine_id,
+});
+
 /** What waits, what runs, and what may. */
 async function look(db: TenantDb) {
   const runs = db.selectFrom("agent_routine_runs");
-  const policy = sql`(${db.valueOf("agent_routines", "event_config", sql.ref("routine_id"))} -> event_name)`;
+  const of = [sql.ref("routine_id"), sql.ref("automation_id")] as const;
+  const policy = sql`(coalesce(${db.valueOf("agent_routines", "event_config", of[0])},
+    ${db.valueOf("automations", "event_config", of[1])}) -> event_name)`;
+  const name = sql<string | null>`coalesce(${db.valueOf("agent_routines", "name", of[0])},
+    ${db.valueOf("automations", "said", of[1])} ->> 'name')`;
   // What the clock starts its Scheduler has judged already; whom it takes the place of ends here.
   const overlap = sql<Overlap>`case when event_name <> ${CRON_EVENT} then coalesce(${policy} ->> 'overlap', 'allow_all')
     when payload ->> 'overlap' = 'cancel_other' then 'cancel_other' else 'allow_all' end`;
   const open = runs.where("status", "in", ["pending", "running"]);
-  const nth = sql<number>`row_number() over (partition by agent_id order by id)`;
+  const nth = sql<number>`row_number() over (partition by coalesce(automation_id, agent_id) order by id)`;
   const waiting = open.where("status", "=", "pending").where("admitted_at", "is", null);
   const first = waiting.select(["id", nth.as("nth")]).as("first");
   return db.batch({
     quota: quotasOf(db),
-    running: open.where("admitted_at", "is not", null).select(["id", "agent_id", "routine_id"]),
+    running: open.where("admitted_at", "is not", null).select(["id", "agent_id", "routine_id", "automation_id"]),
     waiting: runs
       .innerJoin(first, "first.id", "agent_routine_runs.id")
-      .select(["agent_routine_runs.id", "agent_id", "routine_id", "user_id", "causes", overlap.as("overlap")])
-      .select(db.valueOf("agent_routines", "name", sql.ref("routine_id")).as("name"))
+      .select(["agent_routine_runs.id", "agent_id", "routine_id", "automation_id", "user_id", "causes"])
+      .select([overlap.as("overlap"), name.as("name")])
       // What was written before it was looked at may be anything.
       .select(
         sql<number | null>`case when jsonb_typeof(${policy} -> 'max_concurrent') = 'number'
@@ -235,6 +282,6 @@ function ending(db: TenantDb, run: Told, status: "skipped" | "cancelled") {
   const before = runs.where("status", "=", "pending").where("admitted_at", "is", null);
   return {
     [`${run.id} turns`]: turning(db, run, status, before),
-    [`${run.id} entry`]: entry(db, entryOf(status, run.name ?? "its routine"), before),
+    [`${run.id} entry`]: entry(db, entryOf(status, run.name ?? run.id), before),
   };
 }

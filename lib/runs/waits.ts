@@ -69,11 +69,12 @@ export async function eventOf(db: TenantDb, id: Id<"event_wait">): Promise<Came 
 
 /** A wait, with what its run may read. */
 type Waiting = Pick<Row<"event_waits">, "id" | "run_id" | "name" | "filters" | "since"> &
-  Pick<RunRow, "app_id" | "sandbox_id" | "org_id" | "agent_id" | "user_id">;
+  Pick<RunRow, "app_id" | "sandbox_id" | "org_id" | "agent_id" | "automation_id" | "user_id">;
 
 /** Who waits for events of these names. */
 export function waitingFor(db: TenantDb, events: Rows<"events">) {
-  const owner = db.valueOf("agent_routines", "user_id", sql.ref("agent_routine_runs.routine_id"));
+  const coOwner = db.valueOf("agent_routines", "user_id", sql.ref("agent_routine_runs.routine_id"));
+  const owner = sql`case when automation_id is null then ${coOwner} else agent_routine_runs.user_id end`;
   const there = db.selectFrom("users").where("users.ended_at", "is", null).where(sql<boolean>`users.id = ${owner}`);
   return db
     .selectFrom("event_waits")
@@ -83,7 +84,7 @@ export function waitingFor(db: TenantDb, events: Rows<"events">) {
     .where("event_waits.name", "in", events.select("name"))
     .select(["event_waits.id", "run_id", "name", "filters", "since"])
     .select(["agent_routine_runs.app_id", "agent_routine_runs.sandbox_id", "agent_routine_runs.org_id"])
-    .select(["agent_id", sql<Id<"user"> | null>`(${there.select("users.id")})`.as("user_id")]);
+    .select(["agent_id", "automation_id", sql<Id<"user"> | null>`(${there.select("users.id")})`.as("user_id")]);
 }
 
 /** Each of those that has no event yet has the first of these that fits, and its run hears of it. May run twice. */

@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { createChild, listChildrenOf, passesOwn, reachChild, readable, telling } from "../agents/children.ts";
 import { passes } from "../auth/acl.ts";
+import { mayConfig } from "../configs/queries.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, noSuch, notFound, unprocessable } from "../errors.ts";
@@ -107,10 +108,17 @@ export function listCalls(db: TenantDb, query: ListCalls, page: CursorPage): Pro
   const run = db
     .selectFrom("agent_routine_runs")
     .where(sql<boolean>`agent_routine_runs.id = tool_calls.routine_run_id`)
+    .where("automation_id", "is", null)
     .where(passesOwn(db, "readers"))
     .where(passesOwn(db, "writers"));
+  const configs = db.selectFrom("configs").where(mayConfig(db, "read")).where(mayConfig(db, "write"));
+  const automated = db
+    .selectFrom("agent_routine_runs")
+    .where(sql<boolean>`agent_routine_runs.id = tool_calls.routine_run_id`)
+    .where("automation_id", "in", configs.select("configs.id"));
   const one = sql`1`.as("one");
-  const there: RawBuilder<boolean> = sql`(exists (${session.select(one)}) or exists (${run.select(one)}))`;
-  const calls = db.selectFrom("tool_calls").where("agent_id", "in", agents.select("agents.id")).where(there);
+  const there: RawBuilder<boolean> = sql`((agent_id in (${agents.select("agents.id")})
+    and (exists (${session.select(one)}) or exists (${run.select(one)}))) or exists (${automated.select(one)}))`;
+  const calls = db.selectFrom("tool_calls").where(there);
   return db.pageByCursor(withOutcome(calls, query), page);
 }

@@ -64,10 +64,12 @@ export interface SessionRemote extends Rpc.DurableObjectBranded {
 }
 
 /** The run that a session works for, as far as it says whose it is. */
-export type Employer = Pick<Row<"agent_routine_runs">, "agent_id" | keyof Place>;
-/** The object of a run, whichever agent's sessions work for it: what these tell it. */
-export const employerOf = ({ RUNS }: Bindings, { agent_id: id, app_id, sandbox_id, org_id }: Employer) =>
-  objectOf(RUNS, { app_id, sandbox_id, org_id, id }) as unknown as { hear(run: string): Promise<void> };
+export type Employer = Pick<Row<"agent_routine_runs">, "agent_id" | "automation_id" | keyof Place>;
+/** The object of a run, its automation's or its agent's, whichever agent's sessions work for it: what these tell it. */
+export const employerOf = ({ RUNS }: Bindings, { agent_id, automation_id, app_id, sandbox_id, org_id }: Employer) =>
+  objectOf(RUNS, { app_id, sandbox_id, org_id, id: (automation_id ?? agent_id)! }) as unknown as {
+    hear(run: string): Promise<void>;
+  };
 
 /** As it is asked: all that passes is JSON, of which the types of RPC would make something else. */
 type SessionAsked = Omit<SessionRemote, keyof Rpc.DurableObjectBranded>;

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { checkSchema } from "../configs/json-schema.ts";
-import { callOutcomes, effects, type Row, sessionStatuses } from "../db/schema.ts";
+import { callOutcomes, effects, type Row, type RunId, sessionStatuses } from "../db/schema.ts";
 import {
   flag,
   idOf,
@@ -15,6 +15,7 @@ import {
   stamp,
   text,
 } from "../http/valid.ts";
+import { isId } from "../ids.ts";
 import { MAX_PAGE_SIZE, PAGE_SIZE, positive } from "../paging.ts";
 import { frameSchemas, inboxMessage } from "./frames.ts";
 import type { SessionRow, SessionView } from "./remote.ts";
@@ -176,10 +177,12 @@ export type CallRow = Row<"tool_calls">;
 
 export const call = v.strictObject({
   id: v.string(),
-  /** Of the two the one whose call it is. */
+  /** Of the three the one whose call it is. */
   session: nullable,
   routine_run: nullable,
-  agent: v.string(),
+  automation_run: nullable,
+  /** Null: of an automation's run that acts as no agent. */
+  agent: nullable,
   /** The tool's; of a run, the node's or step's. */
   name: v.string(),
   /** 0 of a run. */
@@ -197,10 +200,16 @@ export const call = v.strictObject({
 });
 export const callPage = pageOf(call);
 
+/** Whose run it is, its id says. */
+const runShown = (id: RunId | null) => ({
+  routine_run: id && isId("agent_routine_run", id) ? id : null,
+  automation_run: id && isId("automation_run", id) ? id : null,
+});
+
 export const toCall = (row: CallRow): v.InferOutput<typeof call> => ({
   id: row.id,
   session: row.session_id,
-  routine_run: row.routine_run_id,
+  ...runShown(row.routine_run_id),
   agent: row.agent_id,
   name: row.name,
   turn: row.turn,

@@ -108,7 +108,7 @@ async function givesWhatIsOwn(operation: Operation, { places, live, changes }: S
 
 /** What sets something going that writes down more after the answer: sessions, runs, what the clock starts. */
 const SETS_GOING =
-  /^\/api\/v1\/agent_sessions|^\/api\/v1\/(agent_routines|agents)\/.*\/(invoke|retry|run|backfill|cancel|activate|approve|deny|resolve)$/;
+  /^\/api\/v1\/agent_sessions|^\/api\/v1\/(agent_routines|agents|automations|automation_runs)\/.*\/(invoke|retry|run|backfill|cancel|activate|approve|deny|resolve)$/;
 
 /** What an operation changed, with what it has set going. */
 async function changesBy({ path }: Operation, waits: boolean, changes: Stage["changes"]): Promise<Change[]> {

@@ -41,6 +41,9 @@ export const WITHOUT_PROVIDER = [
 const NOT_READY: Record<string, number> = {
   "DELETE /api/v1/agent_sessions/{agent_session}": 422,
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": 409,
+  "POST /api/v1/automation_runs/{automation_run}/commands/{command}/approve": 409,
+  "POST /api/v1/automation_runs/{automation_run}/commands/{command}/deny": 409,
+  "POST /api/v1/automation_runs/{automation_run}/commands/{command}/resolve": 409,
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve": 409,
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny": 409,
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": 409,
@@ -212,6 +215,33 @@ const aRun: Maker = {
   },
 };
 
+/** A person's own, if one will ask. */
+const anAutomation: Maker = {
+  kind: "config",
+  named: true,
+  make: async ({ asDeveloper, org, word, script }, _, by) => {
+    const said = JSON.stringify({ name: word, config_ref: script });
+    const body = {
+      kind: "Automation",
+      lookup_key: unique(word),
+      mime_type: "application/json",
+      raw_content: said,
+      org,
+    };
+    return (await post(asDeveloper, "/api/v1/config", { ...body, ...(by ? { user: by } : { system: true }) })).id;
+  },
+};
+/** One that is over: all there is to tell has been told. */
+const anAutomationRun: Maker = {
+  kind: "automation_run",
+  make: async (place, _, by) => {
+    const automation = await anAutomation.make(place, {}, by);
+    const invoke = `/api/v1/automations/${automation}/invoke`;
+    const { id } = await must(place.asDeveloper("POST", invoke, { payload: { about: place.word } }), 200);
+    return found(place, "select id from data.agent_routine_runs where id = $1 and status = 'completed'", id);
+  },
+};
+
 /** Asks for a tool twice, and says something when it has been answered. */
 const asksTwice = (word: string) => `${word}
 
@@ -324,9 +354,12 @@ export const makers: Record<string, Maker> = {
   "agent_routines/{routine}": aRoutine,
   "runs/{run}": aRun,
   "agent_routine_runs/{agent_routine_run}": aRun,
+  "automations/{automation}": anAutomation,
+  "automation_runs/{automation_run}": anAutomationRun,
   "commands/{command}": {
     kind: "tool_call",
-    make: async (place, made) => found(place, COMMAND, await parent("runs/{run}", place, made)),
+    make: async (place, made) =>
+      found(place, COMMAND, made["automation_runs/{automation_run}"] ?? (await parent("runs/{run}", place, made))),
   },
   "schedules/{schedule}": aSchedule,
   "agent_installations/{installation}": {
@@ -464,12 +497,15 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/deny": () => ({ arguments_hash: NO_ARGUMENTS }),
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": () => ({ outcome: "retry" }),
   ...Object.fromEntries(
-    ["approve", "deny"].map((verb) => [
-      `POST /api/v1/agent_routines/runs/{run}/commands/{command}/${verb}`,
-      () => ({ arguments_hash: NO_ARGUMENTS }),
+    ["agent_routines/runs/{run}", "automation_runs/{automation_run}"].flatMap((run) => [
+      ...["approve", "deny"].map((verb) => [
+        `POST /api/v1/${run}/commands/{command}/${verb}`,
+        () => ({ arguments_hash: NO_ARGUMENTS }),
+      ]),
+      [`POST /api/v1/${run}/commands/{command}/resolve`, () => ({ outcome: "retry" })],
     ]),
   ),
-  "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": () => ({ outcome: "retry" }),
+  "POST /api/v1/automations/{automation}/invoke": ({ word }) => ({ payload: { about: word } }),
   "POST /api/v1/agents/{agent}/work_items/claim": ({ word }) => ({ lease_owner: word }),
   "POST /api/v1/work_items/{work_item}/start": () => ({ lease_owner: LEASE_OWNER }),
   "POST /api/v1/work_items/{work_item}/heartbeat": () => ({ lease_owner: LEASE_OWNER, lease_seconds: 60 }),

@@ -27,13 +27,13 @@ alter table app.erasures
   add constraint erasures_kind_check check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run')),
   add column parts text[] collate "C";
 
--- All of an agent's runs are in one object, which hears of those that are gone at once.
+-- All runs of an agent, or of an automation, are in one object, which hears of those that are gone at once.
 create function app.leave_runs() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into app.erasures (app_id, sandbox_id, org_id, id, kind, parts)
-    select g.app_id, g.sandbox_id, g.org_id, g.agent_id, 'agent_routine_run', array_agg(g.id) from gone g
-     group by g.app_id, g.sandbox_id, g.org_id, g.agent_id;
+    select g.app_id, g.sandbox_id, g.org_id, coalesce(g.automation_id, g.agent_id), 'agent_routine_run', array_agg(g.id) from gone g
+     group by g.app_id, g.sandbox_id, g.org_id, coalesce(g.automation_id, g.agent_id);
   return null;
 end $$;
 create trigger leave_runs after delete on data.agent_routine_runs referencing old table as gone

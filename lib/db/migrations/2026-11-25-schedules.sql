@@ -62,26 +62,30 @@ update data.agent_routines set due_at = case when schedule is not null then now(
 -- Occurrences: what a schedule, or a routine's, was planned for, and what came of it. Links to what they are of, and to
 -- what they began, are no foreign keys: those may be gone.
 create table data.occurrences (
-  id          text collate "C" not null,
-  app_id      text collate "C" not null,
-  sandbox_id  text collate "C" not null,
-  org_id      text collate "C" not null,
-  agent_id    text collate "C" not null,
-  schedule_id text collate "C",
-  routine_id  text collate "C",
-  planned_at  timestamptz not null,
+  id            text collate "C" not null,
+  app_id        text collate "C" not null,
+  sandbox_id    text collate "C" not null,
+  org_id        text collate "C" not null,
+  -- Null: of an automation that acts as no agent.
+  agent_id      text collate "C",
+  schedule_id   text collate "C",
+  routine_id    text collate "C",
+  automation_id text collate "C",
+  planned_at    timestamptz not null,
   -- Null: it hasn't begun. It waits, where its outcome is buffered or backfilled.
-  fired_at    timestamptz,
-  outcome     text not null
+  fired_at      timestamptz,
+  outcome       text not null
               check (outcome in ('fired', 'buffered', 'skipped_overlap', 'missed', 'suspended', 'cancelled', 'backfilled')),
   -- What it does where another is under way.
-  overlap     text not null check (overlap in ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'allow_all')),
-  session_id  text collate "C",
-  run_id      text collate "C",
-  created_at  timestamptz not null default now(),
-  check ((schedule_id is null) <> (routine_id is null)),
+  overlap       text not null check (overlap in ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'allow_all')),
+  session_id    text collate "C",
+  run_id        text collate "C",
+  created_at    timestamptz not null default now(),
+  check (num_nonnulls(schedule_id, routine_id, automation_id) = 1),
+  check (agent_id is not null or automation_id is not null),
   check ((fired_at is not null) = (coalesce(session_id, run_id) is not null)),
   primary key (app_id, sandbox_id, id),
+  constraint occurrences_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
   constraint occurrences_agent_fkey foreign key (app_id, sandbox_id, org_id, agent_id)
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
@@ -93,8 +97,11 @@ create unique index occurrences_routine_key on data.occurrences (app_id, sandbox
   where routine_id is not null;
 create index occurrences_of_schedule_idx on data.occurrences (app_id, sandbox_id, org_id, schedule_id, id) where schedule_id is not null;
 create index occurrences_of_routine_idx on data.occurrences (app_id, sandbox_id, org_id, routine_id, id) where routine_id is not null;
+create unique index occurrences_automation_key on data.occurrences (app_id, sandbox_id, org_id, automation_id, planned_at)
+  where automation_id is not null;
 -- What waits.
-create index occurrences_waiting_idx on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id), planned_at)
+create index occurrences_waiting_idx
+  on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id, automation_id), planned_at)
   where fired_at is null and outcome in ('buffered', 'backfilled');
 select app.wall('data.occurrences', 'select, insert, update');
 
@@ -113,6 +120,7 @@ begin
   return query select d.app_id, d.sandbox_id, d.org_id from (
       select s.app_id, s.sandbox_id, s.org_id from data.agent_schedules s where s.due_at < now() + interval '2 minutes'
       union select r.app_id, r.sandbox_id, r.org_id from data.agent_routines r where r.due_at < now() + interval '2 minutes'
+      union select a.app_id, a.sandbox_id, a.org_id from data.automations a where a.due_at < now() + interval '2 minutes'
       union select o.app_id, o.sandbox_id, o.org_id from data.occurrences o
         where o.fired_at is null and o.outcome in ('buffered', 'backfilled')) d
     where not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (d.app_id, d.sandbox_id)
@@ -182,7 +190,7 @@ begin
        or exists (select from data.occurrences o
          where o.app_id = t.app_id and o.sandbox_id = t.sandbox_id and o.id < 'occ_' || k.occurrence)
        or exists (select from data.agent_routine_runs r
-         where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and r.id < 'arr_' || k.run) loop
+         where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and (r.id < 'arr_' || k.run or (r.id >= 'atr_' and r.id < 'atr_' || k.run))) loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
@@ -215,7 +223,7 @@ begin
     -- A run has some ten calls, which go with it.
     delete from data.agent_routine_runs where ctid = any (array(
       select ctid from data.agent_routine_runs r
-       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'arr_' || one.run
+       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and (r.id < 'arr_' || one.run or (r.id >= 'atr_' and r.id < 'atr_' || one.run))
          and r.status not in ('pending', 'running') limit ceil(greatest(0, most - deleted) / 10.0)));
     get diagnostics n = row_count;
     deleted := deleted + 10 * n;

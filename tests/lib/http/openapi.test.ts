@@ -63,6 +63,9 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     // A lease's owner is known by its name: what it says again changes nothing.
     "POST /api/v1/agents/{agent}/work_items/claim",
     // Decided once: again, it is a 409.
+    ...["approve", "deny", "resolve"].map(
+      (verb) => `POST /api/v1/automation_runs/{automation_run}/commands/{command}/${verb}`,
+    ),
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/approve",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny",
     "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve",
