@@ -2,10 +2,10 @@
 import { sql } from "kysely";
 import { lookupKeyShape } from "../agents/schema.ts";
 import { isAdmin, isHeld, passes } from "../auth/acl.ts";
-import { type Automation, isLive } from "../configs/automation.ts";
+import { isLive, mayConfig } from "../configs/access.ts";
+import type { Automation } from "../configs/automation.ts";
 import { canonical } from "../configs/content.ts";
 import { validateAgainst } from "../configs/json-schema.ts";
-import { mayConfig } from "../configs/queries.ts";
 import type { Row } from "../db/schema.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";

@@ -1,7 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
 import { type Carried, createAgent, getAgent, ownerOf, placeOf } from "../agents/queries.ts";
 import type { AgentRow, CreateAgent } from "../agents/schema.ts";
-import { configNamed, mayConfig, templatesNamed } from "../configs/queries.ts";
+import { mayConfig } from "../configs/access.ts";
+import { configNamed, templatesNamed } from "../configs/queries.ts";
 import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, conflict, invalid } from "../errors.ts";

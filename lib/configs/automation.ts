@@ -184,12 +184,3 @@ export const archiving = (db: TenantDb, configs: Rows<"configs">, archive: boole
     .updateTable("automations")
     .set({ status: archive ? "archived" : sql`said ->> 'status'`, updated_at: sql`now()` } as never)
     .where(sql<boolean>`id in (${configs.select("configs.id")})`);
-
-/** Whether an automation is active, and whom it acts as is there: over the columns of `automations`. */
-export const isLive = (db: TenantDb): RawBuilder<boolean> => {
-  const one = sql`1`.as("one");
-  const agent = db.selectFrom("agents").where(sql<boolean>`agents.id = automations.agent_id`);
-  const user = db.selectFrom("users").where(sql<boolean>`users.id = automations.user_id`).where("ended_at", "is", null);
-  return sql`(automations.status = 'active' and (automations.agent_id is null or exists (${agent.select(one)}))
-    and (automations.user_id is null or exists (${user.select(one)})))`;
-};

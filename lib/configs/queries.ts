@@ -1,6 +1,6 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { agentNamed, feedReaders, mayOwnFor } from "../agents/queries.ts";
-import { isAdmin, isHeld, passes } from "../auth/acl.ts";
+import { agentNamed, mayOwnFor } from "../agents/queries.ts";
+import { passes } from "../auth/acl.ts";
 import { newTextKey, openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
 import { NONE, type Row } from "../db/schema.ts";
 import { mustHold, type Rows, type Statement } from "../db/statements.ts";
@@ -8,6 +8,7 @@ import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, noSuch, notFound, preconditionFailed, refused } from "../errors.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
+import { mayConfig, readersOfConfig } from "./access.ts";
 import {
   type Automation,
   archiving,
@@ -42,22 +43,6 @@ import { inUse, type Use, usesOf } from "./uses.ts";
 
 type Condition = RawBuilder<SqlBool>;
 type Configs = Rows<"configs">;
-
-/**
- * Whether the viewer may read (or write) a config, over its columns: the place's own by whoever holds the permission, a
- * person's own by that person, an agent's by it and by who may do it to the agent; all of an org by its admins.
- */
-export function mayConfig(db: TenantDb, action: "read" | "write"): Condition {
-  const { viewer } = db;
-  if (!isHeld(viewer)) return sql`true`;
-  const agents = db
-    .selectFrom("agents")
-    .select("agents.id")
-    .where(passes(viewer, action === "read" ? "readers" : "writers"));
-  const own = viewer.kind === "agent" ? sql`configs.agent_id = ${viewer.agent}` : sql.lit(false);
-  return sql`(${isAdmin(viewer)} or configs.user_id = ${viewer.user} or ${own}
-    or (configs.user_id is null and (configs.agent_id is null or configs.agent_id in (${agents}))))`;
-}
 
 /** Which of the four owners a request names. */
 const namesOf = ({ team, user, agent, system }: Owner) =>
@@ -326,14 +311,6 @@ function behindSolution(db: TenantDb, name: string | null | undefined, beside: B
   if (!solution) return db;
   const holds = sql`(${solution} <> '' or not exists (${beside.select("org_id")}))`;
   return db.behind(mustHold(holds, "parent_solution", "there is no such parent_solution"));
-}
-
-/** Who may read a row of configs, as a list: null is everybody in the org. */
-export function readersOfConfig(db: TenantDb, row: string): RawBuilder<string[] | null> {
-  const [user, agent] = [sql.ref(`${row}.user_id`), sql.ref<Id<"agent">>(`${row}.agent_id`)];
-  const agents = db.selectFrom("agents").where("agents.id", "=", agent);
-  return sql`case when ${user} is not null then array['user:' || ${user}]
-    when ${agent} is not null then (${agents.select(feedReaders.as("readers"))}) end`;
 }
 
 /** What the feed tells of one: who may read the config may read the entry. */

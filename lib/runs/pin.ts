@@ -1,6 +1,6 @@
 /** What a run goes by: its routine, or automation, as it is when the run begins, with the versions of all that it names. */
 import { sql } from "kysely";
-import { isLive } from "../configs/automation.ts";
+import { isLive } from "../configs/access.ts";
 import { MAX_VALUES, MAX_WORDS, parseTogether } from "../configs/content.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { isMap } from "../http/valid.ts";

@@ -1,7 +1,7 @@
 /** What Postgres is told of a run: statements that an older telling never undoes, and that may run twice. */
 import { type RawBuilder, sql } from "kysely";
 import { readersOf } from "../agents/children.ts";
-import { readersOfConfig } from "../configs/queries.ts";
+import { readersOfConfig } from "../configs/access.ts";
 import type { RunStatus } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";

@@ -1,6 +1,6 @@
 /** How runs come about: of events, and when there is room for them. */
 import { type RawBuilder, sql } from "kysely";
-import { isLive } from "../configs/automation.ts";
+import { isLive } from "../configs/access.ts";
 import type { Overlap, Row } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { createChild, listChildrenOf, passesOwn, reachChild, readable, telling } from "../agents/children.ts";
 import { passes } from "../auth/acl.ts";
-import { mayConfig } from "../configs/queries.ts";
+import { mayConfig } from "../configs/access.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, noSuch, notFound, unprocessable } from "../errors.ts";

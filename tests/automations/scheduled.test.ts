@@ -74,7 +74,7 @@ describe("a scheduled automation", () => {
   it("acts as whom it says; where that one is gone, its run is skipped", async () => {
     const { automation, plan, become, becomes, acme, owners, aUser, call } = await stage();
     const user = (await aUser(acme)).id;
-    const said = { ...HOURLY, run_as_user: user };
+    const said = { ...HOURLY, run_as_user: user, event_config: { "schedule.cron": { overlap: "allow_all" } } };
     const of = await automation(said);
     await plan(of, "now() - interval '1 second'", said);
     const [first] = await become(of, "fired");

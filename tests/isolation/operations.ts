@@ -215,20 +215,28 @@ const aRun: Maker = {
   },
 };
 
-/** A person's own, if one will ask. */
+/** A person's own, if one will ask. It asks the world twice, so that a page has another one. */
 const anAutomation: Maker = {
   kind: "config",
   named: true,
-  make: async ({ asDeveloper, org, word, script }, _, by) => {
-    const said = JSON.stringify({ name: word, config_ref: script });
-    const body = {
-      kind: "Automation",
-      lookup_key: unique(word),
-      mime_type: "application/json",
-      raw_content: said,
-      org,
+  make: async ({ asDeveloper, org, word }, _, by) => {
+    const owner = by ? { user: by } : { system: true };
+    const save = async (kind: string, said: object): Promise<string> => {
+      const content = { mime_type: "application/json", raw_content: JSON.stringify({ name: word, ...said }) };
+      const body = { kind, lookup_key: unique(word), org, ...owner, ...content };
+      return (await post(asDeveloper, "/api/v1/config", body)).id;
     };
-    return (await post(asDeveloper, "/api/v1/config", { ...body, ...(by ? { user: by } : { system: true }) })).id;
+    const script = (id: string, on_success: string | null) => ({
+      kind: "WorkflowScript",
+      id,
+      script: "it",
+      on_success,
+    });
+    const graph = await save("WorkflowGraph", {
+      ...{ version: 1, start_node: "start", data: [{ kind: "Script", id: "it", script: "1" }] },
+      nodes: [{ kind: "WorkflowTrigger", id: "start", on_success: "a" }, script("a", "b"), script("b", null)],
+    });
+    return save("Automation", { config_ref: graph });
   },
 };
 /** One that is over: all there is to tell has been told. */
