@@ -1,7 +1,7 @@
 /** What is past its time goes, in every tenant, and nothing else does. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { sweep } from "../lib/db/sweep.ts";
-import { derivedId } from "../lib/ids.ts";
+import { derivedId, newId } from "../lib/ids.ts";
 import { bearer, type Call, caller, developer, must } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
@@ -143,6 +143,26 @@ it("occurrences go after 30 days, or as many as their app says", async () => {
     app_id,
   ]);
   expect(await left()).toEqual([]);
+});
+
+it("runs that are over go after 90 days, a routine's and an automation's alike", async () => {
+  const { app_id } = await own.newApp();
+  const at = (kind: "agent_routine_run" | "automation_run", days: number) =>
+    derivedId(kind, Date.now() - days * 86_400_000 - 60_000, new Uint8Array(16));
+  const kept = [at("agent_routine_run", 89), at("automation_run", 89), at("automation_run", 91)];
+  const gone = [at("agent_routine_run", 90), at("automation_run", 90)];
+  const [agent, automation] = [newId("agent"), newId("config")];
+  const of = (id: string) => (id.startsWith("arr_") ? `'${agent}', null` : `null, '${automation}'`);
+  const run = (id: string, status = "completed") => `('${app_id}', '-', '-', '${id}', ${of(id)}, '${status}')`;
+  await own.database.exec(`
+    insert into data.agents (app_id, sandbox_id, org_id, id, name) values ('${app_id}', '-', '-', '${agent}', 'Ada');
+    insert into data.agent_routine_runs (app_id, sandbox_id, org_id, id, agent_id, automation_id, status)
+      values ${[...kept.slice(0, 2), ...gone].map((id) => run(id))}, ${run(kept[2]!, "running")}`);
+  await sweep(own.url);
+  const left = await own.database.query<{ id: string }>("select id from data.agent_routine_runs where app_id = $1", [
+    app_id,
+  ]);
+  expect(left.map(({ id }) => id).sort()).toEqual(kept.toSorted());
 });
 
 it("but for its function, the runtime role could delete none of it", async () => {
