@@ -161,7 +161,7 @@ export async function invokeRoutine(
     acl: wholeAcl,
   });
   const invoke = () =>
-    withParticipants(routine.db, participants).batch({
+    withParticipants(routine, participants).batch({
       made: db.telling(run, tellingRun(db, kindOf(id), "created")),
       told: invoked(db, id, { message: message.slice(0, MAX_TOLD), user, session_key }),
       before: spent.where(passesOwn(db, "readers")).selectAll(),
@@ -254,10 +254,17 @@ export function listCommands(db: TenantDb, id: RunId, query: ListCalls, page: Cu
 }
 
 /** Behind a look whether the viewer may read all of them. */
-function withParticipants(db: TenantDb, participants: Record<string, unknown> | null | undefined): TenantDb {
+function withParticipants(
+  { db, rows }: Reached<"agent_routines">,
+  participants: Record<string, unknown> | null | undefined,
+): TenantDb {
   const ids = Object.values(participants ?? {}) as string[];
   if (!ids.length) return db;
-  const there = db.selectFrom("agents").where(sql<boolean>`id = one.id`).where(passes(db.viewer, "readers"));
-  const missing = sql`select from unnest(${ids}::text[]) as one (id) where not exists (${there.select(sql`1`.as("one"))})`;
+  const one = sql`1`.as("one");
+  const agents = db.selectFrom("agents").where(sql<boolean>`id = one.id`).where(passes(db.viewer, "readers"));
+  // A key holds all orgs: whom it names is of the routine's own. Of one that isn't there nothing is said.
+  const there = agents.where(sql<boolean>`org_id in (${rows.select("org_id")})`).select(one);
+  const missing = sql`select from unnest(${ids}::text[]) as one (id)
+    where exists (${rows.select(one)}) and not exists (${there})`;
   return db.behind(mustHold(sql`not exists (${missing})`, "participants", "names an agent that is not there"));
 }

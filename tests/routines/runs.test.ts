@@ -54,6 +54,17 @@ describe("POST /api/v1/agent_routines/{routine}/invoke", () => {
     expect(await must(get(run.id), 200)).toEqual(run);
   });
 
+  it("names participants of the routine's org alone, whoever invokes: a key holds all orgs", async () => {
+    const { as, globex, agent, at, asDeveloper } = await start();
+    const stranger = await anAgent(as(globex));
+    const invoke = (participant: string, address = at) =>
+      asDeveloper("POST", `${address}/invoke`, { ...go, participants: { a: participant } });
+    expect(refusalOf(await invoke(stranger.id))).toEqual([422, "participants"]);
+    await must(invoke(agent.id), 200);
+    const absent = `/api/v1/agent_routines/arn_${"0".repeat(22)}`;
+    expect(refusalOf(await invoke(stranger.id, absent))).toEqual([404, "not_found"]);
+  });
+
   it("takes the routine's lookup_key, where it is the one that has it", async () => {
     const { call, as, acme } = await start({ lookup_key: "sweep" });
     const invoke = () => call("POST", "/api/v1/agent_routines/sweep/invoke", go);
