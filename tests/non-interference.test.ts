@@ -1,9 +1,10 @@
 /**
  * Non-interference: what an org sees is a function of what that org did. A random trace of org A gets the same answers
- * alone and with others' requests between its own: another org of the app, the app's sandbox, and another app.
+ * alone and with others' requests between its own, their events, queues, runs and schedules among them: another org of
+ * the app, the app's sandbox, and another app.
  */
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { kinds } from "../lib/kinds.ts";
 import { type Answer, anApp, bearer, type Call, caller, must, unique } from "./harness/index.ts";
 import { aPlace, aSandbox, aToken, type Place } from "./isolation/places.ts";
@@ -23,6 +24,8 @@ type Step =
   | { kind: "token"; name: string }
   | { kind: "revoke"; of: number }
   | { kind: "profile"; alias: string }
+  | { kind: "react" | "hear"; of: number; n: number }
+  | { kind: "pull" | "upcoming"; of: number }
   | { kind: "malformed"; path: string };
 
 // Few names, so that the others' rows are often those that a search would find. No search is so short that the
@@ -68,6 +71,14 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("token" as const), name }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("revoke" as const), of: index }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("profile" as const), alias: name }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constantFrom("react" as const, "hear" as const), of: index, n: index }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constantFrom("pull" as const, "upcoming" as const), of: index }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -165,9 +176,60 @@ async function take(actor: Actor, step: Step): Promise<Answer> {
       return call("DELETE", `${me}/tokens/${pick(tokens, step.of)}`);
     case "profile":
       return call("PUT", `${me}/profile`, { alias: step.alias });
+    case "react":
+      return react(call, pick(agents, step.of), step.n);
+    case "hear":
+      return hear(call, step.n);
+    case "pull":
+      return call(
+        "GET",
+        "/api/v1/events?event_names[]=custom.asked&event_names[]=custom.told&event_names[]=agent.created",
+      );
+    case "upcoming": {
+      const at = `/api/v1/agents/${pick(agents, step.of)}/schedules`;
+      const schedule = { schedule_type: "recurring", cron_expression: "0 9 1 1 *", instructions: "Wake up." };
+      const made = await call("POST", at, schedule);
+      return made.status === 200 ? call("GET", `${at}/${made.body.id}/upcoming?count=2`) : made;
+    }
     case "malformed":
       return call("GET", `/api/v1/${step.path}`);
   }
+}
+
+/** A routine of the agent's answers an event that is told now; its runs, when they are over, and the feed knows. */
+async function react(call: Call, agent: string, n: number): Promise<Answer> {
+  const routine = await call("POST", `/api/v1/agents/${agent}/agent_routines`, {
+    ...{
+      name: "answer",
+      status: "active",
+      handler_type: "script",
+      script: "{ n: $.n + 1 }",
+      event_type: "custom.asked",
+    },
+  });
+  if (routine.status !== 200) return routine;
+  const at = `/api/v1/agent_routines/${routine.body.id}`;
+  await must(call("POST", "/api/v1/events", { name: "custom.asked", payload: { n } }), 201);
+  const runs = await vi.waitFor(
+    async () => {
+      const answer = await call("GET", `${at}/runs`);
+      expect(answer.body.data.map(({ status }: any) => status)).toEqual(["completed"]);
+      return answer;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+  await must(call("DELETE", at), 204);
+  return runs;
+}
+
+/** A queue takes in an event that is told now: what who claims it is given. */
+async function hear(call: Call, n: number): Promise<Answer> {
+  const subscription = { name: "Told", event_names: ["custom.told"] };
+  const { id } = await must(call("POST", "/api/v1/event_subscriptions", subscription), 201);
+  await must(call("POST", "/api/v1/events", { name: "custom.told", payload: { n } }), 201);
+  const claimed = await call("POST", `/api/v1/event_subscriptions/${id}/claim`, { wait_seconds: 20 });
+  await must(call("DELETE", `/api/v1/event_subscriptions/${id}`), 204);
+  return claimed;
 }
 
 /**
@@ -192,6 +254,8 @@ function reader() {
     if (key === "request_id" || key === "instance") return "REQUEST";
     // Written after the answer has gone out: whether it is there yet is the clock's matter.
     if (key === "last_used_at") return "USED";
+    // Counts, too, what runs tell in their own time, in which one state may overtake another.
+    if (/^(sequence|next_after|oldest_sequence|queue_epoch|receipt_handle|duration_ms)$/.test(key)) return "SOME";
     if (typeof value === "string") return readText(value, word);
     if (Array.isArray(value)) return value.map((item) => read(item, word));
     if (typeof value !== "object" || value === null) return value;
