@@ -24,7 +24,7 @@ const MALFORMED = [
   ...["dap_", `agi_${"!".repeat(22)}`, `usr_${"0".repeat(23)}`, `org_${"0".repeat(22)}%0a`, "%E2%80%AEusr"],
 ];
 
-/** Those who try every malformed id where both walls stand; the others try a few. */
+/** Those who try each parameter by itself with every place's row, and every malformed id where both walls stand. */
 const THOROUGH = ["acme's owner", "acme's secret key"];
 
 /** Each parameter by itself and, where there are several, all of them. */
@@ -54,9 +54,13 @@ export function variantsOf(operation: Operation, credential: Credential, { place
   if (!isDeployed && isRefusedBefore(operation, credential)) return [change("own", "row", {})];
   // Who is refused whatever the row is asked with all parameters at once, who isn't also with one after the other.
   const sets = refusalToOwn(operation, credential) ? [parameters] : subsets(parameters);
-  const isThorough = isDeployed && THOROUGH.includes(credential.name);
-  const foreign = places.flatMap((place) =>
-    sets
+  const isThorough = THOROUGH.includes(credential.name);
+  const some = operation.name.length + credential.name.length;
+  // What is asked with several parameters is asked with one after the other by the thorough; by everybody else, with one of them.
+  const tried = (at: number) =>
+    sets.filter((_, i) => isThorough || i === sets.length - 1 || i === (some + at) % sets.length);
+  const foreign = places.flatMap((place, at) =>
+    tried(at)
       .map((names) => names.filter((name) => isForeign(makerOf(name).kind, credential, place)))
       .filter((names) => names.length)
       .map((names) => change("foreign", `${names} of ${place.name}`, pick(names, place.rows))),
@@ -64,19 +68,20 @@ export function variantsOf(operation: Operation, credential: Credential, { place
   // An id of another kind, of a row that is there.
   const another = (name: string) =>
     own[name]!.replace(/^[a-z]+/, kinds[makerOf(name).kind === "key" ? "app" : "key"].prefix);
-  const malformed = sets.flatMap((names) => [
+  // Each route is given all of them by one of the thorough: what reads an id is the same for all.
+  const gives = isThorough && THOROUGH[operation.name.length % THOROUGH.length] === credential.name;
+  const malformed = tried(0).flatMap((names) => [
     change(
       "malformed",
       `${names}: another kind's prefix`,
       Object.fromEntries(names.map((name) => [name, another(name)])),
     ),
-    ...(isThorough && names.length === 1 ? MALFORMED : MALFORMED.slice(0, 1)).map((value) =>
+    ...(gives && names.length === 1 ? MALFORMED : MALFORMED.slice(0, 1)).map((value) =>
       change("malformed", `${names} ${value.slice(0, 30)}`, Object.fromEntries(names.map((name) => [name, value]))),
     ),
   ]);
   // Who is refused before a row is looked at can't tell one from another: each route tries it with some, all routes with all.
   if (isRefusedBefore(operation, credential)) {
-    const some = operation.name.length;
     const absent = change("absent", String(parameters), pick(parameters, ABSENT));
     return [change("own", "row", {}), absent, ...[foreign, malformed].flatMap((all) => all[some % all.length] ?? [])];
   }
