@@ -9,6 +9,7 @@ import { resolve } from "node:path";
 import { benchHostile } from "./hostile.ts";
 import type { Request } from "./load.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
+import { measureRuns } from "./runs.ts";
 import { measureSchedules } from "./schedules.ts";
 import { measureSessions } from "./sessions.ts";
 import { printStarts } from "./start.ts";
@@ -182,6 +183,7 @@ async function bench(cleanup: Cleanup, url: string) {
   await measureMint(child, cleanup, url, system);
   await measureEvents(child, cleanup, url, system);
   await measureSessions(child, cleanup, system, { show, judge });
+  await measureRuns(cleanup, system, { judge });
   await measureSchedules(cleanup, system, { judge });
   print(rows);
   console.log(`
@@ -212,9 +214,9 @@ async function benchSessions(cleanup: Cleanup, url: string) {
   print(aims);
 }
 
-/** Schedules alone. */
-async function benchSchedules(cleanup: Cleanup, url: string) {
-  await measureSchedules(cleanup, await startProduct(cleanup, url, { groups: ["developer"] }), { judge });
+/** Runs, or schedules, alone. */
+async function benchAlone(cleanup: Cleanup, url: string, measure: typeof measureRuns) {
+  await measure(cleanup, await startProduct(cleanup, url, { groups: ["developer"] }), { judge });
   print(aims);
 }
 
@@ -231,7 +233,8 @@ const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
   if (process.argv[2] === "sessions") await benchSessions(cleanup, url);
-  else if (process.argv[2] === "schedules") await benchSchedules(cleanup, url);
+  else if (process.argv[2] === "runs") await benchAlone(cleanup, url, measureRuns);
+  else if (process.argv[2] === "schedules") await benchAlone(cleanup, url, measureSchedules);
   else if (process.argv[2] === "events") await benchEvents(cleanup, url);
   else if (process.argv[2] !== "hostile") await bench(cleanup, url);
   else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;

@@ -1,13 +1,13 @@
 import * as v from "valibot";
 import { isKey, NO_KEY } from "../http/once.ts";
-import { isWithin, map, nullable, stamp } from "../http/valid.ts";
+import { isWithinAsJson, map, nullable, stamp } from "../http/valid.ts";
 import type { RunRow } from "../routine-runs/schema.ts";
 
 /** Of a payload, and of the participants, in bytes of JSON. */
 const MAX_GIVEN = 32_768;
 const given = v.pipe(
   map,
-  v.check((said) => isWithin(JSON.stringify(said), MAX_GIVEN), "must be at most 32 KB as JSON"),
+  v.check((said) => isWithinAsJson(said, MAX_GIVEN), "must be at most 32 KB as JSON"),
 );
 
 export const invokeAutomationBody = v.strictObject({
