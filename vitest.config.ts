@@ -13,6 +13,19 @@ class WalksFirst extends BaseSequencer {
 /** Tests that ask no running system, though they stand outside tests/lib. */
 const alone = ["tests/imports.test.ts", "tests/groups.test.ts"];
 
+/** What asks the database most by far, and the embedded one answers one by one: with a PostgreSQL alone. */
+const onServer = [
+  "isolation-rows",
+  "isolation-types",
+  "agents/children",
+  "columns",
+  "model",
+  "non-interference",
+  "slices",
+]
+  .filter(() => !process.env.DATABASE_URL)
+  .map((name) => `tests/${name}.test.ts`);
+
 /**
  * `lib`: what asks no running system. `api`: everything through the front door, over one running system
  * (tests/harness/setup.ts) that all files share.
@@ -28,7 +41,7 @@ export default defineConfig({
         test: {
           name: "api",
           include: ["tests/**/*.test.ts"],
-          exclude: ["tests/lib/**", ...alone],
+          exclude: ["tests/lib/**", ...alone, ...onServer],
           globalSetup: "tests/harness/setup.ts",
           testTimeout: 30_000,
           // To start a system takes seconds alone, and minutes beside a full load.
