@@ -118,6 +118,26 @@ afterAll(async () => {
   await rm(data, { recursive: true, force: true });
 });
 
+describe.runIf(process.env.DATABASE_URL)("npm start with a DATABASE_URL", { timeout: 120_000 }, () => {
+  it("puts a real PostgreSQL in the place of the embedded one", async () => {
+    const name = `agentry_start_${Math.random().toString(36).slice(2)}`;
+    const server = await openPostgres(process.env.DATABASE_URL!);
+    await server.exec(`create database ${name}`);
+    const url = new URL(process.env.DATABASE_URL!);
+    url.pathname = name;
+    try {
+      const started = await start({ DATABASE_URL: url.href });
+      const { base_url } = await credentials();
+      expect(await (await fetch(`${base_url}/readyz`)).json()).toEqual({ status: "ok" });
+      expect((await (await orgs())({ name: "Acme", slug: "acme", domain: "acme.example" })).status).toBe(201);
+      expect(await stop(started)).toBe(0);
+    } finally {
+      await server.exec(`drop database ${name} with (force)`);
+      await server.close();
+    }
+  });
+});
+
 // Over the embedded database, whatever the others run over: with another one it would be the same again.
 describe.skipIf(Boolean(process.env.DATABASE_URL))("npm start", { timeout: 120_000 }, () => {
   it("prints credentials, keeps them to itself, and shows a first request that works when pasted", async () => {
@@ -323,24 +343,6 @@ describe.skipIf(Boolean(process.env.DATABASE_URL))("npm start", { timeout: 120_0
     for (const { slug } of body.data) found.add(slug);
     expect(answered.filter((slug) => !found.has(slug))).toEqual([]);
     expect(await stop(started)).toBe(0);
-  });
-
-  it.runIf(process.env.DATABASE_URL)("puts a real PostgreSQL in the place of the embedded one", async () => {
-    const name = `agentry_start_${Math.random().toString(36).slice(2)}`;
-    const server = await openPostgres(process.env.DATABASE_URL!);
-    await server.exec(`create database ${name}`);
-    const url = new URL(process.env.DATABASE_URL!);
-    url.pathname = name;
-    try {
-      const started = await start({ DATABASE_URL: url.href });
-      const { base_url } = await credentials();
-      expect(await (await fetch(`${base_url}/readyz`)).json()).toEqual({ status: "ok" });
-      expect((await (await orgs())({ name: "Acme", slug: "acme", domain: "acme.example" })).status).toBe(201);
-      expect(await stop(started)).toBe(0);
-    } finally {
-      await server.exec(`drop database ${name} with (force)`);
-      await server.close();
-    }
   });
 
   it("stops with npm, when npm is told to: a signal reaches the runner, and nothing is left behind", async () => {
