@@ -192,10 +192,11 @@ export function uniqueValues(the: () => Stage) {
   });
 
   it("tell an org of another org's lookup_key, the one oracle that is documented, and of nothing else about it", async () => {
-    const { places, live } = the();
+    const { places, live, base } = the();
     const [acme, globex] = places;
     const { lookup_key } = (await acme!.asDeveloper("GET", `/api/v1/agents/${rowOf(acme!, "agent")}`)).body;
-    const asGlobex = live.find(({ home, kind }) => home === globex && kind === "token")!;
+    const { access_token } = await aToken(globex!, globex!.owner);
+    const asGlobex = { ...live[0]!, home: globex!, call: caller(bearer(access_token), base) };
     const answer = await asGlobex.call("POST", "/api/v1/agents", { name: "Bob", lookup_key });
     expect([answer.status, answer.body.error.fields[0].field]).toEqual([409, "lookup_key"]);
     expect(leaks(answer, marksFor(asGlobex, places))).toEqual([]);
