@@ -8,7 +8,7 @@ import { quantile } from "./turns.ts";
 const SCHEDULES = 1_000;
 const TIMES = 3;
 const AIMS = { p50: 250, p99: 2_000, begun: 2_000 };
-const LEAD_MS = 4_000;
+const LEAD_MS = 10_000;
 
 type Report = { judge(aim: string, found: string, isMet: boolean): void };
 const ms = (value: number) => `${value.toFixed(0)} ms`;
