@@ -147,7 +147,7 @@ async function attacksOn(system: Product, entry: string): Promise<Attack[]> {
       name: "refresh with unknown names, 2 KB",
       statuses: /422/,
       connections: 2,
-      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 240 }, (_, i) => `"n${i}":0`)}}`)],
+      requests: [post("/api/v1/auth/refresh", "", `{${Array.from({ length: 235 }, (_, i) => `"n${i}":0`)}}`)],
     },
     {
       name: 'mint with scopes of "", 300 KB',
