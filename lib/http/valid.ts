@@ -52,10 +52,12 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
     };
     survey(input, allowances, add);
     if (target === "json") findUnknown(input, schema.entries, add);
+    // A list that is full needs no more to be looked for.
+    if (count > MAX_FAULTS) throw invalid([...fields, more(count)]);
     // One fault a value: what is no date at all is not also one of the past.
     const result = v.safeParse(schema, input, { abortPipeEarly: true });
     for (const issue of result.issues ?? []) if (!isOfUnknown(issue)) add(() => toFieldError(issue, schema));
-    if (count > MAX_FAULTS) fields.push({ field: "", message: `has ${count - MAX_FAULTS} more faults` });
+    if (count > MAX_FAULTS) fields.push(more(count));
     if (count) throw invalid(fields);
     c.req.addValidatedData(target, result.output as object);
     // A search looks at every row that its tenant has.
@@ -106,6 +108,7 @@ function skim(body: Uint8Array, most: number) {
   }
 }
 
+const more = (count: number): FieldError => ({ field: "", message: `has ${count - MAX_FAULTS} more faults` });
 const tooMany = (field: string, most: number) =>
   invalid({ field, message: `must hold at most ${most} values, counted at every depth` });
 const tooDeep = (field: string) => invalid({ field, message: `must not be nested deeper than ${MAX_DEPTH}` });
