@@ -7,7 +7,7 @@ import { KEY } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
-import { keptByRuns, oneKey, routesOfRuns } from "./run.ts";
+import { keptByRuns, oneKey, routesOfRuns } from "../../lib/routine-runs/routes.ts";
 
 const automations = router();
 

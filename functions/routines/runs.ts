@@ -7,8 +7,8 @@ import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 import { openCursor, paginateByCursor } from "../../lib/paging.ts";
 import { invokeRoutine, listRuns, listRunsOf } from "../../lib/routine-runs/queries.ts";
+import { keptByRuns, oneKey, routesOfRuns } from "../../lib/routine-runs/routes.ts";
 import { invokeBody, listAllRunsQuery, listRunsQuery, run, runPage, toRun } from "../../lib/routine-runs/schema.ts";
-import { keptByRuns, oneKey, routesOfRuns } from "./run.ts";
 
 const runs = router();
 

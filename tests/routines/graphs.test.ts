@@ -138,7 +138,7 @@ describe("work for whoever claims it", () => {
     const it = await stage();
     const clerk = await anAgent(it.call);
     const id = await it.begin(work(clerk.id, more));
-    const list = async () => (await must(it.call("GET", `/api/v1/work_items?execution=${id}`), 200)).data as any[];
+    const list = async () => (await must(it.call("GET", `/api/v1/work_items?execution=${id}`), 200)).data;
     const item = await until("its item is there", async () => (await list())[0] ?? null);
     const claim = async (lease_owner = "me") =>
       (await must(it.call("POST", `/api/v1/agents/${clerk.id}/work_items/claim`, { lease_owner }), 200)).data;
