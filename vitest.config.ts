@@ -44,6 +44,8 @@ export default defineConfig({
           exclude: ["tests/lib/**", ...alone, ...onServer],
           globalSetup: "tests/harness/setup.ts",
           testTimeout: 30_000,
+          // What is told to lists and feeds behind an object comes a little later, and beside a full load later than a second.
+          expect: { poll: { timeout: 20_000 } },
           // To start a system takes seconds alone, and minutes beside a full load.
           hookTimeout: 180_000,
         },

@@ -57,6 +57,7 @@ const holds = {
   tools: work,
   trajectories: work,
   users: administered,
+  webhooks: kept,
   work_items: work,
   workflows: work,
   working_memory: work,
