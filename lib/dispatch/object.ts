@@ -10,19 +10,31 @@ import { nextPage, number } from "./queries.ts";
 export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
   async wake(): Promise<void> {
     this.due("dispatch", Date.now());
+    // By a name of its own: whoever was invoked waits for no page.
+    this.due("admit", Date.now());
   }
 
   async number(): Promise<void> {
     while ((await number(this.db)) === MOST_NUMBERED);
-    this.due("dispatch", Date.now());
+    await this.wake();
+  }
+
+  protected override async whenDue(name: string): Promise<void> {
+    if (name === "dispatch") {
+      if (await this.#handOn()) this.due("admit", Date.now());
+      return;
+    }
+    const again = await admitRuns(this.db, this.env, () => this.orgStatus !== "suspended");
+    if (again !== null) this.due("admit", again);
   }
 
   /**
    * Page by page: who reacts has each event before the cursor moves past it, so that after a crash a page comes again. A
-   * run is made once for an event, and a queue takes one once. What is numbered and handed on while the org is suspended
-   * starts when that is lifted.
+   * run is made once for an event, and a queue takes one once. What is handed on while the org is suspended starts when
+   * that is lifted. Answers whether it may have made runs.
    */
-  protected override async whenDue(): Promise<void> {
+  async #handOn(): Promise<boolean> {
+    let made = false;
     for (let through = 0; ; ) {
       const { numbered, events, subscriptions, waits } = await nextPage(this.db, through);
       const last = events.at(-1);
@@ -31,12 +43,11 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
           const heard = events.filter(({ sequence }) => hears.includes(sequence!));
           return heard.length ? [queueOf(this.env, row).deliver(row, heard)] : [];
         });
-        await Promise.all([startRuns(this.db, events), tellWaits(this.db, this.env, events, waits), ...deliveries]);
+        const starting = startRuns(this.db, events);
+        await Promise.all([starting, tellWaits(this.db, this.env, events, waits), ...deliveries]);
+        made = (await starting) || made;
         through = last.sequence!;
-      } else if (numbered < MOST_NUMBERED) break;
+      } else if (numbered < MOST_NUMBERED) return made;
     }
-    if (this.orgStatus === "suspended") return;
-    const again = await admitRuns(this.db, this.env);
-    if (again !== null) this.due("dispatch", again);
   }
 }

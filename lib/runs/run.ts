@@ -309,8 +309,9 @@ export class Run {
     for (;;) {
       if (this.isOver) return;
       // Whoever lifts it, or the sweep, runs it again.
-      if (!(await this.#hands.mayGoOn())) return this.#waits("suspended");
-      if (!this.#pinned && !(await this.#pin())) return;
+      const [mayGoOn, pinned] = await Promise.all([this.#hands.mayGoOn(), this.#pinned ? null : this.#hands.pin()]);
+      if (!mayGoOn) return this.#waits("suspended");
+      if (!this.#pinned && !this.#pin(pinned)) return;
       if (this.isOver) return;
       let next: ReturnType<Program<unknown>["next"]>;
       try {
@@ -341,8 +342,7 @@ export class Run {
     if (this.status === "running") this.#append({ type: "run.status", status: "waiting", reason });
   }
 
-  async #pin(): Promise<boolean> {
-    const pinned = await this.#hands.pin();
+  #pin(pinned: Awaited<ReturnType<Hands["pin"]>>): boolean {
     if (this.isOver) return false;
     if (!pinned) {
       this.#fail("agent_gone: its agent was deleted");

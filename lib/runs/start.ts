@@ -28,10 +28,13 @@ const ROUNDS = 20;
 const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
 
-/** Makes the runs that these numbered events start, each (routine or automation, event) once. May run twice. */
-export async function startRuns(db: TenantDb, events: readonly Row<"events">[]): Promise<void> {
+/**
+ * Makes the runs that these numbered events start, each (routine or automation, event) once. May run twice. Answers
+ * whether there may be any.
+ */
+export async function startRuns(db: TenantDb, events: readonly Row<"events">[]): Promise<boolean> {
   const names = [...new Set(events.map(({ name }) => name))].filter((name) => !MADE.includes(name));
-  if (!names.length) return;
+  if (!names.length) return false;
   const coOwner = db.valueOf("users", "id", sql.ref("agent_routines.user_id"));
   const listens = sql<boolean>`(event_type = any (${names}) or event_config ?| ${names}::text[])`;
   const { routines, automations } = await db.batch({
@@ -64,6 +67,7 @@ export async function startRuns(db: TenantDb, events: readonly Row<"events">[]):
       await make(db, kind, await Promise.all(fired[kind].slice(i, i + MOST_MADE).map(withShortKey)));
     }
   }
+  return fired.agent_routine.length + fired.automation.length > 0;
 }
 
 /** What the events start of these, once for a key. */
@@ -161,12 +165,13 @@ function beginning(db: TenantDb, run: Fired): Record<string, Statement<unknown>>
 }
 
 /**
- * Lets pending runs of the place begin, as far as its quotas allow, agents in turn. Answers when there may be room again,
- * in milliseconds; null: no run waits, or the end of another makes room.
+ * Lets pending runs of the place begin, as far as its quotas allow, agents in turn, while they `mayGoOn`. Answers when
+ * there may be room again, in milliseconds; null: no run waits, or the end of another makes room.
  */
-export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | null> {
+export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => boolean): Promise<number | null> {
   for (let round = 0; round < ROUNDS; round++) {
     const { quota, running, waiting, begun, unheard } = await look(db);
+    if (!mayGoOn()) return null;
     const { quotas } = quota[0]!;
     const { count, oldest } = begun[0]!;
     const { admission, reached } = admit(
@@ -176,11 +181,13 @@ export async function admitRuns(db: TenantDb, env: Bindings): Promise<number | n
       quotas.runs_started_per_minute - count,
     );
     const told = reached && reaching(db, reached.quota, quotas[reached.quota], reached.agent as Id<"agent"> | null);
-    const { admitted, stopping } = await settle(db, waiting, admission, told);
+    const settled = Object.values(admission).flat().length;
+    const { admitted, stopping } =
+      settled || told ? await settle(db, waiting, admission, told) : { admitted: [], stopping: [] };
     await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
     await forEach(stopping, (row) => runsOf(env, row).cancel(row));
-    const left = waiting.length - Object.values(admission).flat().length;
-    if (!Object.values(admission).flat().length) {
+    const left = waiting.length - settled;
+    if (!settled) {
       const isFast = count >= quotas.runs_started_per_minute && left > 0;
       return isFast ? Date.parse(oldest!) + MINUTE_MS : null;
     }
