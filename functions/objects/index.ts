@@ -6,5 +6,6 @@ export { EventQueue } from "../../lib/event-subscriptions/object.ts";
 export { Scheduler } from "../../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../../lib/runs/object.ts";
 export { SessionObject } from "../../lib/sessions/object.ts";
+export { WebhookEndpoint } from "../../lib/webhooks/object.ts";
 export const routers = [];
 export default worker(...routers);

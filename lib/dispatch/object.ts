@@ -1,10 +1,13 @@
 /** A tenant's Dispatcher: numbers what happened there, hands it to all who react, and admits the runs that came of it. */
+import { mac } from "../auth/secrets.ts";
 import { queueOf } from "../event-subscriptions/remote.ts";
 import { MOST_NUMBERED } from "../events/log.ts";
 import type { DispatcherRemote } from "../events/remote.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { admitRuns, startRuns } from "../runs/start.ts";
 import { tellWaits } from "../runs/waits.ts";
+import { endpointOf } from "../webhooks/remote.ts";
+import { isNamed } from "../webhooks/rules.ts";
 import { nextPage, number } from "./queries.ts";
 
 export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
@@ -35,16 +38,23 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
    */
   async #handOn(): Promise<boolean> {
     let made = false;
+    const { app_id, sandbox_id, org_id } = this.place;
+    const tag = await mac(this.env.ROOT_SECRETS, ["webhooks", app_id, sandbox_id, org_id].join("."), "door");
     for (let through = 0; ; ) {
-      const { numbered, events, subscriptions, waits } = await nextPage(this.db, through);
+      const { numbered, events, subscriptions, waits, endpoints } = await nextPage(this.db, through, tag);
       const last = events.at(-1);
       if (last) {
         const deliveries = subscriptions.flatMap(({ hears, ...row }) => {
           const heard = events.filter(({ sequence }) => hears.includes(sequence!));
           return heard.length ? [queueOf(this.env, row).deliver(row, heard)] : [];
         });
+        const webhooks = endpoints.flatMap(({ event_names, heard_since, ...row }) => {
+          const heard = events.filter(({ name, position }) => position > heard_since && isNamed(event_names, name));
+          return heard.length ? [endpointOf(this.env, { ...this.place, ...row }).deliver(heard)] : [];
+        });
         const starting = startRuns(this.db, events);
-        await Promise.all([starting, tellWaits(this.db, this.env, events, waits), ...deliveries]);
+        const waiting = tellWaits(this.db, this.env, events, waits);
+        await Promise.all([starting, waiting, ...deliveries, ...webhooks]);
         made = (await starting) || made;
         through = last.sequence!;
       } else if (numbered < MOST_NUMBERED) return made;
