@@ -6,9 +6,23 @@ import { routers as auth } from "./auth/index.ts";
 import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
 import { routers as events } from "./events/index.ts";
+import { routers as hooks } from "./hooks/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
 import { routers as sessions } from "./sessions/index.ts";
 
-export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai, sessions, events };
+export const groups = {
+  root,
+  developer,
+  auth,
+  people,
+  agents,
+  routines,
+  activity,
+  configs,
+  ai,
+  sessions,
+  events,
+  hooks,
+};

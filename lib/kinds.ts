@@ -102,6 +102,9 @@ export const kinds = {
   event_subscription_delivery: kind({ prefix: "esd", table: null, name: "delivery" }),
   // What a run waits for.
   event_wait: kind({ prefix: "ewt", table: "event_waits", name: "wait for an event" }),
+  inbound_webhook: kind({
+    ...{ prefix: "whi", table: "inbound_webhooks", name: "inbound webhook", title: "name", tells: changes },
+  }),
   installation_source: kind({
     ...{
       prefix: "cso",
@@ -125,6 +128,7 @@ export const kinds = {
   // A session's own history: its row holds the id.
   trajectory: kind({ prefix: "trj", table: null, name: "trajectory" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  webhook_receipt: kind({ prefix: "whr", table: "webhook_receipts", name: "webhook receipt" }),
   work_item: kind({
     ...{ prefix: "wdi", table: "work_items", name: "work item", state: "status", tells: ["created", "updated"] },
   }),

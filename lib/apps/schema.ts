@@ -15,9 +15,15 @@ const settings = v.pipe(
     min_routine_interval_seconds: whole(60, 86_400),
     /** How many days entries of the activity feed are kept; without it, 400. */
     activity_retention_days: whole(1, 3650),
-    /** How many days these are kept; without a number, events and occurrences 30, runs 90. */
+    /** How many days these are kept; without a number, events, occurrences and receipts of webhooks 30, runs 90. */
     retention_days: v.optional(
-      v.nullable(v.pipe(map, v.strictObject({ events: days, occurrences: days, runs: days }))),
+      v.nullable(
+        v.pipe(
+          map,
+          // Receipts are what a webhook knows a delivery by that comes again.
+          v.strictObject({ events: days, occurrences: days, runs: days, receipts: v.optional(number(7, 3650)) }),
+        ),
+      ),
     ),
     /** What each of its orgs may have under way: see lib/quotas.ts for what holds without a number. */
     quotas: v.optional(
@@ -28,6 +34,7 @@ const settings = v.pipe(
             runs_at_once: quota,
             runs_at_once_of_an_agent: quota,
             runs_started_per_minute: quota,
+            inbound_webhooks: quota,
           }),
         ),
       ),
