@@ -6,6 +6,7 @@ import { routers as auth } from "./auth/index.ts";
 import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
 import { routers as events } from "./events/index.ts";
+import { routers as hooks } from "./hooks/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
@@ -24,5 +25,6 @@ export const groups = {
   ai,
   sessions,
   events,
+  hooks,
   webhooks,
 };

@@ -48,6 +48,19 @@ export const unauthenticated = (sent = true) =>
     { "WWW-Authenticate": sent ? 'Bearer realm="agentry", error="invalid_token"' : 'Bearer realm="agentry"' },
   );
 
+/**
+ * 401 of a webhook: one answer to every flaw of a signature. Where one was sent to the right address, that address is no
+ * secret to the sender; whether it was the key, the time or the form, is.
+ */
+export const invalidSignature = () =>
+  new ApiError(
+    401,
+    "invalid_signature",
+    "This needs a signature that holds: by a secret of this webhook, over the body as it is, not older than five minutes.",
+    [],
+    { "WWW-Authenticate": 'Signature realm="agentry"' },
+  );
+
 /** 403: the caller is known and may know of the thing, but not do this to it. */
 export const forbidden = (code: string, message: string) => new ApiError(403, code, message);
 

@@ -102,6 +102,9 @@ export const kinds = {
   event_subscription_delivery: kind({ prefix: "esd", table: null, name: "delivery" }),
   // What a run waits for.
   event_wait: kind({ prefix: "ewt", table: "event_waits", name: "wait for an event" }),
+  inbound_webhook: kind({
+    ...{ prefix: "whi", table: "inbound_webhooks", name: "inbound webhook", title: "name", tells: changes },
+  }),
   installation_source: kind({
     ...{
       prefix: "cso",
@@ -129,6 +132,7 @@ export const kinds = {
   webhook_endpoint: kind({
     ...{ prefix: "whe", state: "status", table: "webhook_endpoints", name: "webhook endpoint", tells: changes },
   }),
+  webhook_receipt: kind({ prefix: "whr", table: "webhook_receipts", name: "webhook receipt" }),
   work_item: kind({
     ...{ prefix: "wdi", table: "work_items", name: "work item", state: "status", tells: ["created", "updated"] },
   }),

@@ -14,6 +14,8 @@ export const quotas = {
   runs_started_per_minute: 600,
   /** Requests under way to webhook endpoints. */
   webhook_attempts_at_once: 60,
+  /** Inbound webhooks: the table's own trigger says the same. */
+  inbound_webhooks: 50,
 };
 export type Quotas = typeof quotas;
 

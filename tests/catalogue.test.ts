@@ -212,6 +212,7 @@ const DEFINERS: Record<string, string> = {
   claim_unnumbered: "the sweep's: looks in every tenant for events that nobody has numbered or handed on",
   due_places: "the sweep's: looks in every tenant for places where something is due soon",
   end_row: "a trigger: deletes the first slice of what an org, a sandbox or a user leaves behind",
+  enter_hook: "reads a webhook's token before its tenant is proven",
   enter_key: "reads a secret key before its tenant is proven",
   enter_object: "reads the copies of the keys that MACs are checked by",
   enter_refresh: "reads a sign-in before its tenant is proven",

@@ -2,7 +2,7 @@
  * What injected SQL reaches: a login as agentry_api itself, which holds credentials of its own, knows every id of a
  * foreign tenant, and may send whatever it likes. Needs a real PostgreSQL, since the embedded one has no logins.
  */
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { mac } from "../lib/auth/secrets.ts";
@@ -179,6 +179,10 @@ async function seed() {
       insert into data.event_subscriptions (app_id, sandbox_id, org_id, id, name, event_names, max_pending_events,
           retention_seconds, visibility_timeout_seconds)
         values ('${app.id}', '-', '${org}', '${newId("event_subscription")}', ${quote(text)}, '{}', 1, 7200, 15);
+      insert into data.inbound_webhooks (app_id, sandbox_id, org_id, id, name, provider, token_hash)
+        values ('${app.id}', '-', '${org}', '${newId("inbound_webhook")}', ${quote(text)}, 'url', sha256('${org}'));
+      insert into data.webhook_receipts (app_id, sandbox_id, org_id, id, webhook_id, delivery_id, status, event_id, payload)
+        values ('${app.id}', '-', '${org}', '${newId("webhook_receipt")}', 'x', ${quote(text)}, 'received', 'x', '{}');
       insert into data.secret_keys (app_id, sandbox_id, org_id, sealed, tag)
         values ('${app.id}', '-', '${org}', '\\x01', '\\x02');`;
   };
@@ -293,6 +297,8 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
     const tag = async (...parts: string[]) => hex(await mac(root, parts.join("."), "door"));
     const forged = hex(await mac(randomBytes(32).toString("base64url"), `object.${app.id}.-.${app.victim}`, "door"));
     const ofMine = await tag("object", app.id, "-", app.mine);
+    const tokenHash = hex(createHash("sha256").update(app.victim).digest());
+    const noHash = hex(randomBytes(32));
     for (const door of [
       ...[tokens.revoked, tokens.expired, tokens.mine].flatMap((token) => [
         call("enter_token", app.id, "-", app.victim, people.victim, token, ROLES),
@@ -302,6 +308,17 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       call("enter_refresh", app.id, "-", app.victim, families.revoked),
       call("enter_object", app.id, "-", app.victim, forged),
       call("enter_object", app.id, "-", app.victim, ofMine),
+      // Whoever has read a hash has no MAC over it, and a MAC over another one opens nothing.
+      call("enter_hook", app.id, "-", app.victim, tokenHash, forged),
+      call(
+        "enter_hook",
+        app.id,
+        "-",
+        app.victim,
+        tokenHash,
+        await tag("hook", app.id, "-", app.mine, tokenHash.slice(2)),
+      ),
+      call("enter_hook", app.id, "-", app.victim, noHash, await tag("hook", app.id, "-", app.victim, noHash.slice(2))),
       call("claim_behind", ofMine, "100"),
       call("claim_behind_runs", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),

@@ -61,6 +61,7 @@ it("says of every operation who may, what comes in and what goes out", async () 
     "/api/v1/auth/refresh",
     "/api/v1/status/ping",
     "/healthz",
+    "/hooks/{token}",
     "/openapi.json",
     "/readyz",
   ]);

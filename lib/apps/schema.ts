@@ -18,7 +18,14 @@ const settings = v.pipe(
     /** How many days these are kept; without a number, runs 90, all others 30. */
     retention_days: v.optional(
       v.nullable(
-        v.pipe(map, v.strictObject({ events: days, occurrences: days, runs: days, webhook_deliveries: days })),
+        v.pipe(
+          map,
+          v.strictObject({
+            ...{ events: days, occurrences: days, runs: days, webhook_deliveries: days },
+            // Receipts are what a webhook knows a delivery by that comes again.
+            receipts: v.optional(number(7, 3650)),
+          }),
+        ),
       ),
     ),
     /** What each of its orgs may have under way: see lib/quotas.ts for what holds without a number. */
@@ -32,6 +39,7 @@ const settings = v.pipe(
             runs_started_per_minute: quota,
             webhook_attempts_at_once: quota,
             webhook_endpoints: quota,
+            inbound_webhooks: quota,
           }),
         ),
       ),

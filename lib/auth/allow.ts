@@ -12,6 +12,7 @@ import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
 import { tellFull } from "../quotas.ts";
+import { readHookToken } from "./hooks.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
 import { covers, type Permission, type Resource, rolesWith } from "./permissions.ts";
 import { parseRefreshToken } from "./refresh.ts";
@@ -205,4 +206,18 @@ export async function openRefresh(c: Asked, text: string) {
     "write",
   );
   return { db, family, generation };
+}
+
+/**
+ * The door of an inbound webhook, whose credential is the token in its address. `hash` is what is known of that. 404 for an
+ * unknown, a deleted and a malformed one, each of which is looked for.
+ */
+export async function openHook(c: Asked, token: string) {
+  const { app, sandbox, org, hash } = await readHookToken(token);
+  const tag = await mac(c.env.ROOT_SECRETS, ["hook", app, sandbox, org, hex(hash)].join("."), "door");
+  const enter = CompiledQuery.raw("select app.enter_hook($1, $2, $3, $4, $5)", [app, sandbox, org, hash, tag]);
+  const onTold: Door["onTold"] = (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place));
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold };
+  const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
+  return { db: new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write"), hash };
 }

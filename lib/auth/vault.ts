@@ -22,6 +22,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 export const sealedTables = {
   agent_env_vars: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "key"],
   agent_installations: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "kind"],
+  inbound_webhooks: ["app_id", "sandbox_id", "org_id", "id"],
   secret_keys: ["app_id", "sandbox_id", "org_id", "id"],
   webhook_endpoints: ["app_id", "sandbox_id", "org_id", "id"],
 } as const;

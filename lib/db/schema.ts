@@ -124,6 +124,20 @@ export type CallOutcome = (typeof callOutcomes)[number];
 export const installationStates = ["pending", "active", "paused", "suspended"] as const;
 export type InstallationState = (typeof installationStates)[number];
 export const sourceStates = ["pending", "active", "paused"] as const;
+export const webhookProviders = ["standard", "github", "stripe", "slack", "hmac", "url"] as const;
+export type WebhookProvider = (typeof webhookProviders)[number];
+/** How what a webhook is sent was signed, where no known provider did. */
+export type HmacScheme = {
+  header: string;
+  algorithm: "sha256" | "sha512" | "sha1";
+  encoding: "hex" | "base64";
+  prefix: string;
+  timestamp_header: string | null;
+  signed: "body" | "timestamp.body" | "v0:timestamp:body";
+  id_header: string;
+};
+export const receiptStatuses = ["received", "started", "inactive", "answered"] as const;
+export type ReceiptStatus = (typeof receiptStatuses)[number];
 export const subscriptionStatuses = ["active", "paused"] as const;
 export const webhookOrderings = ["none", "strict"] as const;
 export const webhookStatuses = ["enabled", "disabled"] as const;
@@ -659,6 +673,36 @@ export interface Database {
     revision: number;
     created_at: Stamp;
     updated_at: Stamp;
+  };
+  inbound_webhooks: Owner & {
+    id: Fixed<Id<"inbound_webhook">>;
+    name: string;
+    provider: Fixed<WebhookProvider>;
+    routine_id: Id<"agent_routine"> | null;
+    automation_id: Id<"config"> | null;
+    hmac: JsonOrNull<HmacScheme>;
+    token_hash: Uint8Array;
+    previous_token_hash: Uint8Array | null;
+    previous_ends_at: string | null;
+    sealed: Uint8Array | null;
+    tag: Uint8Array | null;
+    counted_since: Stamp;
+    counted: Generated<number>;
+    last_received_at: ColumnType<string | null, never, string>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  webhook_receipts: Owner & {
+    id: Fixed<Id<"webhook_receipt">>;
+    webhook_id: Fixed<Id<"inbound_webhook">>;
+    delivery_id: Fixed<string | null>;
+    status: Fixed<ReceiptStatus>;
+    event_id: Fixed<Id<"event"> | null>;
+    run_id: Fixed<RunId | null>;
+    replay_of: Fixed<Id<"webhook_receipt"> | null>;
+    payload: Json<Metadata>;
+    body: Fixed<Uint8Array | null>;
+    created_at: Stamp;
   };
   model_calls: Owner & {
     id: Fixed<Id<"model_call">>;

@@ -45,13 +45,21 @@ const ids = {
   thread: sampleId("thr"),
   message: sampleId("msg"),
   user: sampleId(kinds.user.prefix),
-  webhook: sampleId("whk"),
+  webhook: sampleId(kinds.inbound_webhook.prefix),
+  receipt: sampleId(kinds.webhook_receipt.prefix),
 };
 
 const thread = v.strictObject({ thread: text });
 const member = v.strictObject({ thread: text, user: some, agent: some });
-const webhook = v.strictObject({ webhook: text, headers: map, body: v.unknown() });
-const inbound = { webhook: ids.webhook, headers: { "content-type": "application/json" }, body: { action: "opened" } };
+/** Without a `body` that would be too long: its receipt has that. */
+const webhook = v.strictObject({
+  ...{ webhook: text, receipt: text, name: text, provider: text, delivery_id: some },
+  ...{ headers: map, body: v.optional(v.unknown()) },
+});
+const inbound = {
+  ...{ webhook: ids.webhook, receipt: ids.receipt, name: "Issues", provider: "github", delivery_id: "72d3162e" },
+  ...{ headers: { "content-type": "application/json" }, body: { action: "opened" } },
+};
 
 /** What doesn't come of a row's being made, changed or deleted. */
 const told = {
@@ -154,6 +162,7 @@ function ofRow(kind: Kind, happened: string): EventType {
     "agent",
     "config",
     "event_subscription",
+    "inbound_webhook",
     "webhook_endpoint",
   ].includes(kind);
   const at = isState ? happened : known?.[0];

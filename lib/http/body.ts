@@ -9,6 +9,8 @@ export const MAX_BODY_BYTES = 8_000_000;
 export const MAX_UNSEEN_BYTES = 64 * 1024;
 /** Of a body that is the credential. The longest refresh token has a quarter of it. */
 export const MAX_CREDENTIAL_BYTES = 2048;
+/** Of what is sent to a webhook. */
+export const MAX_HOOK_BYTES = 1_000_000;
 const MAX_DRAIN_MS = 1000;
 const READ_BYTES = 256 * 1024;
 
@@ -22,6 +24,7 @@ const atMost = (maxSize: number) =>
   });
 const whole = atMost(MAX_BODY_BYTES);
 const credential = atMost(MAX_CREDENTIAL_BYTES);
+const delivery = atMost(MAX_HOOK_BYTES);
 
 /** What a body says of its length; infinite where it says nothing. */
 function lengthOf({ req }: Context): number {
@@ -41,6 +44,12 @@ export async function readBody(c: Context<{ Variables: { db?: TenantDb } }>): Pr
   if (db && lengthOf(c) > MAX_UNSEEN_BYTES) await db.enter();
   await (db ? whole : credential)(c, async () => {});
   return c.req.bytes();
+}
+
+/** What was sent to a webhook, byte for byte, by whom its door has let in. 413 above 1 MB. */
+export async function readDelivery(c: Context): Promise<Uint8Array<ArrayBuffer>> {
+  await delivery(c, async () => {});
+  return (await c.req.bytes()) as Uint8Array<ArrayBuffer>;
 }
 
 /** Reads on for a while: a client that is still sending would see a broken connection instead of the answer. */

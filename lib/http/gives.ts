@@ -4,7 +4,7 @@ import type * as v from "valibot";
 import { problemResponse, withSpec } from "./spec.ts";
 import { STATUS_CODES } from "./status.ts";
 
-type Status = 200 | 201;
+type Status = 200 | 201 | 202;
 type View = v.GenericSchema;
 type Refusal = keyof typeof reasons;
 type Answer<V extends View> = { Variables: { answer: (body: v.InferOutput<V>) => Response } };
@@ -16,6 +16,7 @@ const reasons = {
   404: "Something that it names is absent, or not for the caller",
   409: "A value is taken, or the state forbids it",
   410: "What follows is kept no longer",
+  413: "The body is over 1,000,000 bytes",
   412: "It has changed since it was looked at",
   422: "The state forbids it",
   429: "There are too many already, or too many at once",

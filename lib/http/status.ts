@@ -2,6 +2,7 @@
 export const STATUS_CODES: Record<number, string> = {
   200: "OK",
   201: "Created",
+  202: "Accepted",
   204: "No Content",
   400: "Bad Request",
   401: "Unauthorized",

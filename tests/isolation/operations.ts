@@ -17,6 +17,8 @@ export const PUBLIC = [
   "GET /openapi.json",
   "GET /api/v1/status/ping",
   "POST /api/v1/auth/refresh",
+  // Its credential is its address: tests/hooks/hooks.test.ts tries others.
+  "POST /hooks/{token}",
 ];
 
 /** Routes that a secret key may ask, but not of a sandbox: 403 once all else is well. */
@@ -317,6 +319,15 @@ async function deliveriesOf({ asDeveloper }: Place, subscription: string): Promi
   throw new Error(`nothing comes to the queue of ${subscription}`);
 }
 
+/** Where two deliveries have come; both are told, and start nothing. */
+const aHook = async ({ asDeveloper, org, word }: Place) => {
+  const made = await post(asDeveloper, "/api/v1/inbound_webhooks", { name: word, provider: "url", org });
+  const token: string = made.url.split("/").at(-1);
+  for (const n of [1, 2]) await must(asDeveloper("POST", `/hooks/${token}`, { about: word, n }), 202);
+  return { id: made.id as string, token };
+};
+const RECEIPT = "select id from data.webhook_receipts where webhook_id = $1";
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
@@ -406,6 +417,12 @@ export const makers: Record<string, Maker> = {
     make: async (place, made) =>
       (await deliveriesOf(place, await parent("event_subscriptions/{subscription}", place, made)))[0].delivery_id,
   },
+  "inbound_webhooks/{webhook}": { kind: "inbound_webhook", make: async (place) => (await aHook(place)).id },
+  "webhook_receipts/{receipt}": {
+    kind: "webhook_receipt",
+    make: async (place) => found(place, RECEIPT, (await aHook(place)).id),
+  },
+  "hooks/{token}": { kind: "inbound_webhook", make: async (place) => (await aHook(place)).token },
   "agent_skills/{agent_skill}": {
     kind: "agent_skill",
     make: async (place, made) => {
@@ -524,6 +541,9 @@ export const samples: Record<string, (place: Place) => object> = {
   "PATCH /api/v1/event_subscriptions/{subscription}": ({ word }) => ({ name: `${word}, again` }),
   "POST /api/v1/event_subscriptions/{subscription}/claim": () => ({ max_events: 1 }),
   "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": () => ({ receipt_handle: "x" }),
+  "POST /api/v1/inbound_webhooks": ({ word }) => ({ name: word, provider: "url" }),
+  "PATCH /api/v1/inbound_webhooks/{webhook}": ({ word }) => ({ name: `${word}, again` }),
+  "POST /api/v1/inbound_webhooks/{webhook}/rotate_secret": () => ({}),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({
