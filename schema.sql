@@ -2435,6 +2435,8 @@ create table data.webhook_endpoints (
   status             text not null default 'enabled' check (status in ('enabled', 'disabled')),
   -- The position behind which its events are heard: by position, since a clock may step back.
   heard_since        bigint not null default nextval('data.events_position_seq'),
+  -- The newest number of its org when it was last enabled: what has a lower one it has missed, or had. The app's hears of many.
+  heard_after        bigint not null default 0,
   disabled_reason    text check (disabled_reason in ('asked', 'failing', 'gone')),
   disabled_at        timestamptz,
   -- Of the newest event of its org that everybody had when it was disabled: what follows, it may have missed.
@@ -2492,12 +2494,13 @@ select app.wall('data.webhook_deliveries', 'select, insert, update');
 -- For the Dispatcher of a place: who is to be told of what happens there. The app's own are among them, which no org's wall
 -- lets through: so it shows a MAC, and gets no more than what to listen for.
 create function app.webhooks_of(app text, sandbox text, org text, mac bytea)
-returns table (id text, org_id text, event_names text[], heard_since bigint)
+returns table (id text, org_id text, event_names text[], heard_since bigint, heard_after bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac(concat_ws('.', 'webhooks', app, sandbox, org), mac);
-  return query select w.id, w.org_id, w.event_names, w.heard_since from data.webhook_endpoints w
-    where w.app_id = app and w.sandbox_id = sandbox and w.org_id in (org, '-') and w.status = 'enabled';
+  return query select w.id, w.org_id, w.event_names, w.heard_since, w.heard_after
+     from data.webhook_endpoints w
+     where w.app_id = app and w.sandbox_id = sandbox and w.org_id in (org, '-') and w.status = 'enabled';
 end $$;
 grant execute on function app.webhooks_of to agentry_api;
 

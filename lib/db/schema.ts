@@ -648,6 +648,7 @@ export interface Database {
     ordering: Generated<(typeof webhookOrderings)[number]>;
     status: Generated<(typeof webhookStatuses)[number]>;
     heard_since: GeneratedAlways<number>;
+    heard_after: ColumnType<number, never, number>;
     disabled_reason: ColumnType<DisabledReason | null, never, DisabledReason | null>;
     disabled_at: ColumnType<string | null, never, string | null>;
     disabled_after: ColumnType<number | null, never, number | null>;

@@ -48,8 +48,11 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
           const heard = events.filter(({ sequence }) => hears.includes(sequence!));
           return heard.length ? [queueOf(this.env, row).deliver(row, heard)] : [];
         });
-        const webhooks = endpoints.flatMap(({ event_names, heard_since, ...row }) => {
-          const heard = events.filter(({ name, position }) => position > heard_since && isNamed(event_names, name));
+        const webhooks = endpoints.flatMap(({ event_names, heard_since, heard_after, ...row }) => {
+          const heard = events.filter(
+            ({ name, position, sequence }) =>
+              position > heard_since && sequence! > heard_after && isNamed(event_names, name),
+          );
           return heard.length ? [endpointOf(this.env, { ...this.place, ...row }).deliver(heard)] : [];
         });
         const starting = startRuns(this.db, events);

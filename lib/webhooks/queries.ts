@@ -155,7 +155,13 @@ export async function enableEndpoint(
 ): Promise<{ row: EndpointRow; missed: Missed }> {
   const isApps = org_id === NONE;
   const place = db.viewer.kind === "key" && !isApps ? db.inOrg(org_id) : db;
-  const enabled = { status: "enabled", failing_since: null, failing_told: 0 };
+  const head = place.selectFrom("event_heads").where(sql<boolean>`event_heads.org_id = webhook_endpoints.org_id`);
+  // Of two who enable it at once the second changes nothing, lest what the first has numbered since be passed over.
+  const heard_after = isApps
+    ? undefined
+    : sql`case when webhook_endpoints.status = 'disabled' then coalesce((${head.select("sequence")}), 0)
+        else webhook_endpoints.heard_after end`;
+  const enabled = { status: "enabled", heard_after, failing_since: null, failing_told: 0 };
   const cleared = { disabled_reason: null, disabled_at: null, disabled_after: null };
   const change = place.patch(table, { ...enabled, ...cleared } as never).where("id", "=", id);
   const one = place.selectFrom(table).where("id", "=", id).where("status", "=", "disabled").selectAll();
@@ -167,7 +173,7 @@ export async function enableEndpoint(
     .where(sql<boolean>`exists (select from (${one}) w where ${since} and ${isNamed(sql`w.event_names`)})`);
   const sequence = (of: RawBuilder<unknown>) => (isApps ? sql`null` : of);
   const { missed, rows } = await place.batch({
-    // Who numbers after this sees the endpoint enabled.
+    // Nobody else numbers until this is done; who does then, sees the endpoint enabled.
     ...(!isApps && { numbered: numbers(place) }),
     missed: events.select([
       sql<number | null>`${sequence(sql`min(sequence)`)}`.as("from_sequence"),
@@ -292,4 +298,4 @@ export async function deliveryToReplay(db: TenantDb, id: Id<"webhook_delivery">)
 }
 
 /** What of an endpoint its Dispatchers know. */
-export type Listening = { id: EndpointId; org_id: EndpointRow["org_id"]; event_names: string[]; heard_since: number };
+export type Listening = Pick<EndpointRow, "id" | "org_id" | "event_names" | "heard_since" | "heard_after">;
