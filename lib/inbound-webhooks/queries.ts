@@ -197,8 +197,9 @@ export async function listReceipts(
   page: CursorPage,
 ): Promise<ReceiptRow[]> {
   const gate = sql`select app.must_reach('inbound_webhook', (${named(db, id).select(sql`true`.as("may"))}))`;
-  const receipts = db.selectFrom("webhook_receipts").where("webhook_id", "=", id);
-  return db.behind(gate).pageByCursor(status ? receipts.where("status", "=", status) : receipts, page, listed);
+  const behind = db.behind(gate);
+  const receipts = behind.selectFrom("webhook_receipts").where("webhook_id", "=", id);
+  return behind.pageByCursor(status ? receipts.where("status", "=", status) : receipts, page, listed);
 }
 
 /** A receipt, and its webhook as it is now. 404 where either is gone. */
