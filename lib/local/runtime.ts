@@ -18,7 +18,10 @@ const {
 } = createRequire(import.meta.url)("miniflare") as typeof import("miniflare");
 
 /** What a Worker is given as text. */
-export type Secrets = Omit<Cloudflare.AllEnv, "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES" | "COMPUTE">;
+export type Secrets = Omit<
+  Cloudflare.AllEnv,
+  "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES" | "HEALTH" | "COMPUTE"
+>;
 /** Those that ask models: no other Worker has their keys. */
 const ASKING_MODELS = ["ai", "objects", "all"];
 /** Those that know what sessions do. */
