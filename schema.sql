@@ -79,6 +79,7 @@ insert into app.migrations (name) values
   ('2026-11-25-schedules'),
   ('2026-11-25-work-items'),
   ('2026-11-26-automations'),
+  ('2026-11-27-health'),
   ('2026-11-27-inbound-webhooks'),
   ('2026-11-27-webhooks');
 
@@ -1301,6 +1302,9 @@ create unique index occurrences_automation_key on data.occurrences (app_id, sand
 create index occurrences_waiting_idx
   on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id, automation_id), planned_at)
   where fired_at is null and outcome in ('buffered', 'backfilled');
+-- What an agent's schedules have missed lately, its health asks for.
+create index occurrences_missed_idx on data.occurrences (app_id, sandbox_id, org_id, agent_id, planned_at)
+  where outcome = 'missed';
 select app.wall('data.occurrences', 'select, insert, update');
 
 -- Installations: what connects an agent with something outside of it, and what it reads there.

@@ -7,6 +7,7 @@ import { groups } from "./groups.ts";
 
 export { Dispatcher } from "../lib/dispatch/object.ts";
 export { EventQueue } from "../lib/event-subscriptions/object.ts";
+export { AgentHealth } from "../lib/health/object.ts";
 export { Scheduler } from "../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../lib/runs/object.ts";
 export { ScriptComputer } from "../lib/scripts/computer.ts";

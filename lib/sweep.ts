@@ -3,6 +3,7 @@ import { sweep as deletePast } from "./db/sweep.ts";
 import { wakeDispatchers } from "./dispatch/sweep.ts";
 import type { Bindings } from "./env.ts";
 import { queueOf } from "./event-subscriptions/remote.ts";
+import { healthOf } from "./health/remote.ts";
 import type { Id } from "./ids.ts";
 import { forEach } from "./objects/each.ts";
 import type { Place } from "./objects/stub.ts";
@@ -33,7 +34,7 @@ type Left = Place &
   ) & {
     n: number;
   };
-function eraseOne(env: Bindings, row: Left): Promise<void> {
+async function eraseOne(env: Bindings, row: Left): Promise<void> {
   switch (row.kind) {
     case "agent_session":
       return sessionOf(env, row).erase();
@@ -42,6 +43,7 @@ function eraseOne(env: Bindings, row: Left): Promise<void> {
     case "webhook_endpoint":
       return endpointOf(env, row).erase();
     case "agent":
+      await healthOf(env, row).erase();
       return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).erase();
     case "agent_routine_run":
       return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).forget(row.parts);

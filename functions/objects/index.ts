@@ -3,6 +3,7 @@ import { worker } from "../../lib/http/worker.ts";
 
 export { Dispatcher } from "../../lib/dispatch/object.ts";
 export { EventQueue } from "../../lib/event-subscriptions/object.ts";
+export { AgentHealth } from "../../lib/health/object.ts";
 export { Scheduler } from "../../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../../lib/runs/object.ts";
 export { SessionObject } from "../../lib/sessions/object.ts";

@@ -26,7 +26,7 @@ export const feedReaders = sql<
 const about = { agent_id: sql<string>`id`, readers: feedReaders };
 
 /** The name of an agent's org, in the same statement. */
-const orgName = (db: TenantDb, of: "agents" | "subject") => db.valueOf("orgs", "name", sql.ref(`${of}.org_id`));
+export const orgName = (db: TenantDb, of: "agents" | "subject") => db.valueOf("orgs", "name", sql.ref(`${of}.org_id`));
 
 /** The columns that a body sets; absent leaves alone, null and (for the model) an empty string clear. */
 function columns({ name, description, identity, originator, lookup_key, metadata, ...body }: UpdateAgent) {

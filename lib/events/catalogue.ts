@@ -50,6 +50,7 @@ const ids = {
 };
 
 const thread = v.strictObject({ thread: text });
+const health = v.picklist(["ok", "warning", "critical"]);
 const member = v.strictObject({ thread: text, user: some, agent: some });
 /** Without a `body` that would be too long: its receipt has that. */
 const webhook = v.strictObject({
@@ -79,9 +80,12 @@ const told = {
     { automation: ids.automation, planned_at: at, timezone: "Europe/Vienna" },
   ),
   "agent.health_changed": event(
-    "What an agent needs has come to be there, or is missing.",
-    v.strictObject({ agent: text, health: v.picklist(["healthy", "pending", "degraded"]), action: some }),
-    { agent: ids.agent, health: "healthy", action: sampleId(kinds.agent_health_action.prefix) },
+    "An agent's health has come to another status, or something that it does is stuck.",
+    v.strictObject({
+      ...{ agent: text, status: health, score: v.number(), previous_status: health, previous_score: v.number() },
+      stuck: some,
+    }),
+    { agent: ids.agent, status: "critical", score: 60, previous_status: "ok", previous_score: 100 },
   ),
   "quota.reached": event(
     "The org has as much of something at once, or in a time, as it may: what comes now waits, or is refused.",

@@ -103,3 +103,10 @@ export function listModels(env: Environment, kind: Kind): string[] {
   if (kind === "chat" && names.length === 0) names.push("scripted/echo");
   return [...new Set(names)];
 }
+
+/** The variable without which no model of this name can be asked; null where none is known to be. */
+export function secretFor(name: string): string | null {
+  const [provider = ""] = name.split("/");
+  if (provider === "compatible") return "MODEL_BASE_URL";
+  return Object.hasOwn(PROVIDERS, provider) ? PROVIDERS[provider as keyof typeof PROVIDERS].secret : null;
+}

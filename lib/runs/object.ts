@@ -8,6 +8,8 @@ import { readSecrets } from "../env-vars/queries.ts";
 import { wakeDispatcher } from "../events/remote.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import { Journal } from "../journal/journal.ts";
+import { PACE } from "../motion/pace.ts";
+import { reportTo } from "../motion/report.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { schedulerOf } from "../schedules/remote.ts";
 import type { Refused, Resolution, Sender } from "../sessions/remote.ts";
@@ -15,7 +17,7 @@ import { masker } from "../tools/mask.ts";
 import type { RunEvent, RunFrame } from "./frames.ts";
 import { isTerminal } from "./loop.ts";
 import { type PinnedRoutine, pinRun, programOf } from "./pin.ts";
-import { entryOf, type Projection, telling } from "./project.ts";
+import { entryOf, type Projection, reportOf, telling } from "./project.ts";
 import type { RunPage, RunRow, RunsRemote, RunView } from "./remote.ts";
 import { type Hands, Run } from "./run.ts";
 import { argumentsOf, heard, letGo, type RunWorld, send } from "./send.ts";
@@ -23,8 +25,6 @@ import { listen } from "./waits.ts";
 
 /** So long an answer of the database holds: that the org is alive, what the agent's secrets are, whose its routines are. */
 const FRESH_MS = 4_000;
-/** While a run is at work somebody looks after it, should its alarm be lost. */
-const LOOK_MS = 45_000;
 const MAX_WAIT_MS = 20_000;
 const MOST_OWED = 50;
 /** Who has a work item tells of its end; should that be lost, the run asks this often. */
@@ -60,14 +60,15 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     this.#shared = new Journal(ctx.storage.sql, "shared sessions");
   }
 
-  async start(row: RunRow): Promise<void> {
+  async start(row: RunRow): Promise<number | null> {
     const run = this.#open(row.id, row);
-    if (!run) return;
+    if (!run) return null;
     if (!run.isOver) this.due(`run ${row.id}`, Date.now());
     // Nobody has heard of it for long: whoever has its commands may have something to say.
     if (run.handedTo.length) run.hear();
     if (run.status === "waiting") this.#owe(row.id, "run", this.#facts(row.id));
     if (this.#journalOf(row.id).owed(1).length) this.due(`project ${row.id}`, Date.now());
+    return run.due;
   }
 
   async view(row: RunRow): Promise<RunView | null> {
@@ -197,7 +198,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
       runAt: (instant) => {
         this.due(`run ${id}`, instant);
         // Should its alarm be lost, the sweep finds it a little later.
-        if (instant > Date.now()) this.#owe(id, "run", this.#facts(id, instant + LOOK_MS));
+        if (instant > Date.now()) this.#owe(id, "run", this.#facts(id, instant + PACE.late));
       },
       runCommand: (command) => this.due(`call ${id} ${command}`, Date.now()),
       runLook: () => this.due(`look ${id}`, Date.now()),
@@ -302,7 +303,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
       ? null
       : run.status === "waiting"
         ? lookAt(run, look_at)
-        : Math.max(look_at ?? 0, Date.now() + LOOK_MS);
+        : Math.max(look_at ?? 0, Date.now() + PACE.late);
     return { of: "run", ...run.view(), look_at: look === null ? null : new Date(look).toISOString() };
   }
 
@@ -336,6 +337,8 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     const isOver = owed.some(({ data }) => data.of === "run" && isTerminal(data.status));
     // There is room for another, and whoever waits for this one's end hears of it: before it is done with.
     if (isOver) await this.#ended(row);
+    const report = reportOf(row, owed);
+    if (report && row.agent_id) await reportTo(this.env, this.place, row.agent_id, report);
     for (const one of owed) journal.paid(one);
     if (journal.owed(1).length) this.due(`project ${id}`, Date.now());
     else if (this.#runs.get(id)?.isOver) this.#drop(id);

@@ -7,6 +7,7 @@ import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { emitting } from "../events/emit.ts";
 import { type Id, newId } from "../ids.ts";
+import { type Report, uptoOf } from "../motion/report.ts";
 import { cut, MAX_ERROR, storable } from "../sessions/project.ts";
 import { isTerminal } from "./loop.ts";
 import type { RunRow, RunView } from "./remote.ts";
@@ -139,3 +140,18 @@ const asMap = (given: unknown): Record<string, unknown> =>
   typeof given === "object" && given !== null && !Array.isArray(given)
     ? (given as Record<string, unknown>)
     : { value: given };
+
+/** What the agent's health hears of it; null: nothing that counts. What was skipped or cancelled is neither good nor bad. */
+export function reportOf(
+  { id }: Told,
+  owed: readonly { name: string; sequence: number; data: Projection }[],
+): Report | null {
+  const run = owed.flatMap(({ data }) => (data.of === "run" ? [data] : [])).at(-1);
+  if (!run) return null;
+  const counts = run.status === "completed" || run.status === "failed";
+  return {
+    ...{ id, upto: uptoOf(owed), tools: { total: 0, failed: 0 } },
+    due: run.look_at === null ? null : Date.parse(run.look_at),
+    ...(counts && { ended: { failed: run.status === "failed" } }),
+  };
+}

@@ -22,8 +22,11 @@ export type RunView = Pick<
 export type RunPage = { frames: RunFrame[]; last: number; status: RunStatus | "waiting" | null; view: RunView | null };
 
 export interface RunsRemote extends Rpc.DurableObjectBranded {
-  /** Begins one that was admitted, once; looks whether there is something to do for one that has begun. */
-  start(row: RunRow): Promise<void>;
+  /**
+   * Begins one that was admitted, once; looks whether there is something to do for one that has begun. Answers until when
+   * what it does may take, in milliseconds; null: it waits for somebody, or is over.
+   */
+  start(row: RunRow): Promise<number | null>;
   /** What it is now; null where the object doesn't know it. */
   view(row: RunRow): Promise<RunView | null>;
   /** Ends it, whatever it does; once it is over, nothing. Null: the object doesn't know it. */

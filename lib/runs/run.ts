@@ -8,6 +8,7 @@ import { isMap, isWithin } from "../http/valid.ts";
 import { type Id, idAs, isId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash } from "../model/index.ts";
+import { PACE } from "../motion/pace.ts";
 import type { Json } from "../script/index.ts";
 import type { Refused, Resolution, Sender } from "../sessions/remote.ts";
 import type { Outbound } from "../tools/calls.ts";
@@ -145,6 +146,8 @@ export class Run {
   } as Omit<RunView, "status" | "duration_ms">;
   /** Something has come, and who had it wasn't asked yet. */
   #said = false;
+  /** When the newest thing happened. */
+  #at = 0;
 
   /** The run of a journal, as it was left. */
   constructor(row: RunRow, journal: Journal<RunEvent>, hands: Hands) {
@@ -171,6 +174,17 @@ export class Run {
 
   get pinned(): Pinned | null {
     return this.#pinned;
+  }
+
+  /** Until when what it does may take, in milliseconds; null: it waits for somebody, or is over. */
+  get due(): number | null {
+    if (this.isOver) return null;
+    if (this.#inFlight.size) return this.#at + PACE.step;
+    const open = [...this.#state.commands.values()];
+    const isWaiting = open.length > 0 && open.every(({ until, outcome }) => until || !/pending|running/.test(outcome));
+    if (!isWaiting) return this.#at + PACE.late;
+    const instants = open.flatMap(({ until }) => (until ? [Date.parse(until)] : []));
+    return instants.length ? Math.min(...instants) + PACE.late : null;
   }
 
   /** The first thing that is written of it, once. */
@@ -565,6 +579,7 @@ export class Run {
   }
 
   #fold(frame: RunFrame): void {
+    this.#at = Date.parse(frame.at);
     const key = "command" in frame ? commandOf(this.#state, frame.command)?.key : undefined;
     this.#note(frame);
     this.#state = fold(this.#state, frame);

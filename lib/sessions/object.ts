@@ -8,6 +8,8 @@ import { readSecrets } from "../env-vars/queries.ts";
 import { type Id, newId } from "../ids.ts";
 import { Journal } from "../journal/journal.ts";
 import { resolveModel, step, type Usage, waysOf } from "../model/index.ts";
+import { PACE } from "../motion/pace.ts";
+import { reportTo } from "../motion/report.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { schedulerOf } from "../schedules/remote.ts";
 import { exportSpans } from "../telemetry/otlp.ts";
@@ -16,7 +18,7 @@ import { masker } from "../tools/mask.ts";
 import { pinAgent, Toolbox } from "../tools/toolbox.ts";
 import type { InboxMessage, SessionEvent, SessionFrame } from "./frames.ts";
 import { isTerminal } from "./loop.ts";
-import { type Projection, telling } from "./project.ts";
+import { type Projection, reportOf, telling } from "./project.ts";
 import {
   employerOf,
   type NewMessage,
@@ -32,8 +34,6 @@ import { spansOf } from "./spans.ts";
 
 /** So long an answer of the database holds: that the org is alive, and what the agent's secrets are. */
 const FRESH_MS = 4_000;
-/** While it is at work somebody looks after it, should its alarm be lost. */
-const LOOK_MS = 45_000;
 const MAX_WAIT_MS = 20_000;
 const MOST_FRAMES = 500;
 const MOST_OWED = 50;
@@ -117,10 +117,11 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     return this.#mask({ agent: null, offers: [], ...session.pinned, instructions: row.instructions });
   }
 
-  async wake(row: SessionRow): Promise<void> {
+  async wake(row: SessionRow): Promise<number | null> {
     const session = this.#open(row);
     if (session && !isTerminal(session.status)) this.due("run", Date.now());
     if (this.#journal.owed(1).length) this.due("project", Date.now());
+    return session?.due ?? null;
   }
 
   override async erase(): Promise<void> {
@@ -188,7 +189,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       runAt: (instant) => {
         this.due("run", instant);
         // Should its alarm be lost, the sweep finds it a little later.
-        if (instant > Date.now()) this.#owe("session", this.#facts(instant + LOOK_MS));
+        if (instant > Date.now()) this.#owe("session", this.#facts(instant + PACE.late));
       },
       runCall: (call) => this.due(`call ${call}`, Date.now()),
     };
@@ -266,7 +267,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   #facts(look_at: number | null = null): Projection {
     const { status, started_at, completed_at, error, result } = this.#session!.view();
     const isAtWork = status === "pending" || status === "running";
-    const look = isAtWork ? Date.now() + LOOK_MS : look_at;
+    const look = isAtWork ? Date.now() + PACE.late : look_at;
     return {
       ...{ kind: "session", status, started_at, completed_at, error, result },
       look_at: look === null ? null : new Date(look).toISOString(),
@@ -326,6 +327,9 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     if (by) await employerOf(this.env, by).hear(by.id);
     // What its schedule has waiting may begin: told before it is paid, so that no end goes unheard.
     if (hasEnded && row.schedule_id) await schedulerOf(this.env, this.place).wake();
+    // So does its agent's health, of as much as was told at once.
+    const report = reportOf(row, owed);
+    if (report) await reportTo(this.env, this.place, row.agent_id, report);
     for (const one of owed) this.#journal.paid(one);
     if (this.#journal.owed(1).length) this.due("project", Date.now());
   }

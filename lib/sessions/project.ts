@@ -5,8 +5,10 @@ import type { ModelCallStatus, SessionStatus } from "../db/schema.ts";
 import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { emitting } from "../events/emit.ts";
+
 import type { Id } from "../ids.ts";
 import type { Usage } from "../model/index.ts";
+import { type Report, uptoOf } from "../motion/report.ts";
 import type { SessionRow } from "./remote.ts";
 import type { CallFacts } from "./session.ts";
 
@@ -141,4 +143,24 @@ export function telling(
       };
     }
   }
+}
+
+type Owed = { name: string; sequence: number; data: Projection };
+
+/**
+ * What the agent's health hears of it; null: nothing that counts. A session that works for a run is a part of that, and
+ * what was cancelled is neither good nor bad.
+ */
+export function reportOf({ id, routine_run_id }: SessionRow, owed: readonly Owed[]): Report | null {
+  const session = owed.flatMap(({ data }) => (data.kind === "session" ? [data] : [])).at(-1);
+  const calls = owed.flatMap(({ data }) => (data.kind === "call" ? [data.outcome] : []));
+  const failed = calls.filter((outcome) => outcome === "failed").length;
+  const total = calls.filter((outcome) => outcome === "succeeded").length + failed;
+  if (!session && !total) return null;
+  const counts = !routine_run_id && (session?.status === "completed" || session?.status === "failed");
+  return {
+    ...{ id, upto: uptoOf(owed), tools: { total, failed } },
+    ...(session && { due: session.look_at === null ? null : Date.parse(session.look_at) }),
+    ...(counts && { ended: { failed: session?.status === "failed" } }),
+  };
 }

@@ -57,8 +57,11 @@ export interface SessionRemote extends Rpc.DurableObjectBranded {
   ): Promise<{ frames: SessionFrame[]; last: number; status: SessionStatus }>;
   /** What it is held to, as it was when it began, without a secret: for the tape. Null while it is pending. */
   pinned(row: SessionRow): Promise<({ instructions: string } & Record<string, unknown>) | null>;
-  /** Looks whether there is something to do: for the sweep. */
-  wake(row: SessionRow): Promise<void>;
+  /**
+   * Looks whether there is something to do. Answers until when the step that it is at may take, in milliseconds; null: it
+   * waits for somebody, or is over.
+   */
+  wake(row: SessionRow): Promise<number | null>;
   /** Ends the object: nothing is left of it. */
   erase(): Promise<void>;
 }

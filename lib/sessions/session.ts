@@ -8,6 +8,7 @@ import { isWithin } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash, ModelError, requestHash, type StepEvent, type StepRequest } from "../model/index.ts";
+import { PACE } from "../motion/pace.ts";
 import type { OfferedTool, Outbound, PinnedAgent, ToolAnswer, ToolAsk } from "../tools/calls.ts";
 import type { InboxMessage, SessionEvent, SessionFrame } from "./frames.ts";
 import { begun, type Call, fold, isTerminal, next, type SessionLimits, type SessionState, statusAt } from "./loop.ts";
@@ -98,6 +99,8 @@ export class Session {
   #state: SessionState = begun();
   #facts: Omit<SessionView, "inbox" | "status"> = { started_at: null, completed_at: null, error: null, result: null };
   #attempt = { turn: 0, count: 0 };
+  /** When the newest thing happened. */
+  #at = 0;
   /** Where the deltas of finished turns lie that were not folded yet. */
   #foldable: { from: number; to: number }[] = [];
   #model: AbortController | null = null;
@@ -121,6 +124,15 @@ export class Session {
 
   get status(): SessionStatus {
     return this.#state.status;
+  }
+
+  /** Until when the step that it is at may take, in milliseconds; null: it waits for somebody, or is over. */
+  get due(): number | null {
+    const step = next(this.#state, this.#limits, this.#inFlight, this.#hands.now());
+    if (step.do === "nothing") return null;
+    if (this.#inFlight.size) return this.#at + PACE.step;
+    if (step.do !== "wait") return this.#at + PACE.late;
+    return step.until === null ? null : Date.parse(step.until) + PACE.late;
   }
 
   /** The first things that are written of it, once. */
@@ -595,6 +607,7 @@ export class Session {
 
   take(frame: SessionFrame): void {
     const before = this.#state.turn;
+    this.#at = Date.parse(frame.at);
     this.#state = fold(this.#state, frame as never, frame.sequence);
     this.conversation.take(frame);
     switch (frame.type) {

@@ -96,6 +96,21 @@ export class McpServer {
     }
   }
 
+  /** Why it can't be reached now, as a sentence; null where it answers. */
+  async fault(signal: AbortSignal): Promise<string | null> {
+    const config = await this.#config();
+    if (!config) return "The server's config isn't there any more.";
+    try {
+      await this.#connected(config, AbortSignal.any([signal, AbortSignal.timeout(MCP_LIMITS.list_ms)]));
+      return null;
+    } catch (error) {
+      signal.throwIfAborted();
+      return `The server did not answer: ${brief(error)}`;
+    } finally {
+      this.#drop();
+    }
+  }
+
   #drop() {
     const client = this.#client;
     this.#client = undefined;

@@ -195,6 +195,13 @@ export class Toolbox {
     return [...tools, ...servers.flatMap((server, i) => offeredOf(server, listed[i]!, taken, reservedNames))];
   }
 
+  /** Why the server of a config can't be reached now; null where it answers. No secret stands in it. */
+  async serverFault(config: string, signal: AbortSignal): Promise<string | null> {
+    const server = this.#servers[this.#pinned.servers.findIndex((one) => one.config.id === config)];
+    const fault = server ? await server.fault(signal) : "No active tool of the agent is of that server.";
+    return masker(Object.values(this.#world.secrets()))(fault);
+  }
+
   /**
    * Calls one. Whatever the tool, its server or the model does wrong is an answer, in which no secret stands. Throws the
    * signal's reason, what the database fails with, and bugs.

@@ -16,10 +16,22 @@ async function start(setup_actions: object[]) {
   const verified = async (title: string) => (await must(verify(title), 200)).status;
   const refusal = async (title: string) => {
     const { status, body } = await verify(title);
-    return [status, body.error.code];
+    return [status, body.error?.code];
   };
   return { ...app, owner, agent, at, list, named, one, verified, refusal };
 }
+
+/** What verify does, by what an action is and whether its check passes. */
+const MOVES: [status: string, passes: boolean, after: string][] = [
+  ["pending", true, "completed"],
+  ["pending", false, "pending"],
+  ["completed", true, "completed"],
+  ["completed", false, "degraded"],
+  ["degraded", true, "completed"],
+  ["degraded", false, "degraded"],
+  ["skipped", true, "skipped"],
+  ["skipped", false, "skipped"],
+];
 
 describe("POST /api/v1/agent_health_actions/{health_action}/verify", () => {
   it("of an env var: pending while it is absent, completed once it is set, degraded when it is gone, and back", async () => {
@@ -49,27 +61,64 @@ describe("POST /api/v1/agent_health_actions/{health_action}/verify", () => {
     expect(await verified("Site")).toBe("degraded");
   });
 
-  it("can't start before what it depends on is done, or skipped: 422 dependencies_unfinished", async () => {
+  it("can't start before what it depends on was done: degraded counts, skipped doesn't. 422 dependencies_unfinished", async () => {
     const { owner, at, named, verified, refusal } = await start([
       { kind: "env_var", title: "B", params: { key: "B" }, depends_on: ["a"] },
       { kind: "env_var", title: "A", dedupe_key: "a", params: { key: "A" } },
     ]);
     for (const key of ["A", "B"]) await must(owner("POST", `${at}/agent_env_vars`, { key, value: "x" }), 200);
     expect(await refusal("B")).toEqual([422, "dependencies_unfinished"]);
-    expect(await verified("A")).toBe("completed");
-    expect(await verified("B")).toBe("completed");
     const { id } = await named("A");
-    await sql("update data.agent_health_actions set status = 'degraded' where id = $1", [id]);
-    expect(await refusal("B")).toEqual([422, "dependencies_unfinished"]);
-    await sql("update data.agent_health_actions set status = 'skipped' where id = $1", [id]);
-    expect(await verified("B")).toBe("completed");
+    const is = (status: string) => sql("update data.agent_health_actions set status = $2 where id = $1", [id, status]);
+    for (const [status, answer] of [
+      ["skipped", [422, "dependencies_unfinished"]],
+      ["pending", [422, "dependencies_unfinished"]],
+      ["completed", [200, undefined]],
+      ["degraded", [200, undefined]],
+    ] as const) {
+      await is(status);
+      expect([status, await refusal("B")]).toEqual([status, answer]);
+    }
+    await is("skipped");
     expect(await verified("A")).toBe("skipped");
   });
 
-  it("is a 422 no_verifier of what only a person can judge", async () => {
-    const { named, refusal } = await start([{ kind: "custom", title: "Look" }]);
-    expect(await refusal("Look")).toEqual([422, "no_verifier"]);
-    expect((await named("Look")).last_verified_at).toBeNull();
+  it("takes a person's word where there is no verify_config, and none where its type is unknown: 422 no_verifier", async () => {
+    const { named, verified, refusal } = await start([
+      { kind: "custom", title: "Look" },
+      { kind: "custom", title: "Odd", verify_config: { type: "phase_of_the_moon" } },
+    ]);
+    expect(await verified("Look")).toBe("completed");
+    expect((await named("Look")).last_verifier_message).toBe("A person has said so.");
+    expect(await refusal("Odd")).toEqual([422, "no_verifier"]);
+    expect((await named("Odd")).last_verified_at).toBeNull();
+  });
+
+  it("looks for what its verify_config names, whatever its kind", async () => {
+    const { owner, at, verified } = await start([
+      { kind: "custom", title: "Key", verify_config: { type: "secret_present", key: "KEY" } },
+      { kind: "custom", title: "Site", verify_config: { type: "installation_active", installation_kind: "web/site" } },
+    ]);
+    expect([await verified("Key"), await verified("Site")]).toEqual(["pending", "pending"]);
+    await must(owner("POST", `${at}/agent_env_vars`, { key: "KEY", value: "x" }), 200);
+    const { id } = await must(owner("POST", `${at}/agent_installations`, { kind: "web/site" }), 200);
+    await must(owner("POST", `/api/v1/agent_installations/${id}/activate`), 200);
+    expect([await verified("Key"), await verified("Site")]).toEqual(["completed", "completed"]);
+  });
+
+  it("moves an action as its table says", async () => {
+    const { owner, at, named, one } = await start([{ kind: "env_var", title: "K", params: { key: "K" } }]);
+    const [{ id }, path] = [await named("K"), await one("K")];
+    for (const passes of [false, true]) {
+      if (passes) await must(owner("POST", `${at}/agent_env_vars`, { key: "K", value: "x" }), 200);
+      for (const [status, , after] of MOVES.filter(([, passing]) => passing === passes)) {
+        const never = "update data.agent_health_actions set status = $2, last_verified_at = null where id = $1";
+        await sql(never, [id, status]);
+        const verified = await must(owner("POST", `${path}/verify`), 200);
+        const isLooked = verified.last_verified_at !== null;
+        expect([status, passes, verified.status, isLooked]).toEqual([status, passes, after, status !== "skipped"]);
+      }
+    }
   });
 
   it("needs write on the agent; reading it, read", async () => {
@@ -107,5 +156,25 @@ describe("GET /api/v1/agents/{agent}/agent_health_actions", () => {
     expect(await titles("?source[]=health")).toEqual([waits]);
     expect(await titles("?source[]=setup&status[]=completed&status[]=degraded")).toEqual([]);
     expect((await owner("GET", `${at}/agent_health_actions?kind[]=magic`)).status).toBe(422);
+  });
+});
+
+describe("POST /api/v1/agent_health_actions/{health_action}/skip and /reopen", () => {
+  it("leaves what isn't required undone, which verify doesn't change, until it is reopened", async () => {
+    const { owner, one, verified } = await start([{ kind: "custom", title: "Nice", required: false }]);
+    const path = await one("Nice");
+    for (const _ of ["once", "again"]) {
+      expect((await must(owner("POST", `${path}/skip`), 200)).status).toBe("skipped");
+      expect(await verified("Nice")).toBe("skipped");
+    }
+    expect((await must(owner("POST", `${path}/reopen`), 200)).status).toBe("pending");
+    expect(await verified("Nice")).toBe("completed");
+    expect((await must(owner("POST", `${path}/reopen`), 200)).status).toBe("pending");
+  });
+
+  it("refuses to skip a required one: 422 action_required", async () => {
+    const { owner, one, named } = await start([{ kind: "custom", title: "Must" }]);
+    const { status, body } = await owner("POST", `${await one("Must")}/skip`);
+    expect([status, body.error.code, (await named("Must")).status]).toEqual([422, "action_required", "pending"]);
   });
 });

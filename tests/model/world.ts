@@ -180,7 +180,7 @@ export class World {
         )
       : this.#pick("health", n);
   #canStart = ({ after, form }: Row) =>
-    form !== "look" && form !== "waits" && after.every(({ view }) => view.status === "completed");
+    form !== "waits" && after.every(({ view }) => /completed|degraded/.test(view.status as string));
   /** Whether another row has the key: on the agent, where one is named. */
   #taken = (kind: Kind, key: unknown, { on, but }: { on?: Row | null; but?: Row } = {}): boolean =>
     key != null &&
@@ -306,14 +306,15 @@ export class World {
     view.next_run_at = view.status === "active" ? expect.stringMatching(at) : null;
   }
 
-  /** An env var's action is done where the variable is there, an install's where an installation of the kind is active. */
+  /** An env var's action is done where the variable is there, an install's where an installation of the kind is active, one without a check by word. */
   #verify(row: Row): Pick<Act, "faults" | "makes"> {
     const passes = () =>
-      row.form === "install"
+      row.form === "look" ||
+      (row.form === "install"
         ? this.#on("installation", row.agent!).some(
             ({ view }) => view.kind === "archastro/knowledge" && view.state === "active",
           )
-        : this.#on("envVar", row.agent!).some(({ key }) => key === row.form!.toUpperCase());
+        : this.#on("envVar", row.agent!).some(({ key }) => key === row.form!.toUpperCase()));
     return {
       faults: [row.alive ? !this.#canStart(row) && 422 : 404],
       makes: ({ body }) => {

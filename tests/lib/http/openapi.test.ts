@@ -50,7 +50,7 @@ it("makes no name of an address whose noun is no kind: such a route says its own
 
 /** What is the same however often it is asked for: a state that a row is brought to, a look at how things stand. */
 const REPEATS =
-  /\/(activate|deactivate|pause|resume|cancel|suspend|archive|unarchive|change_owner|verify|refresh|validate)$/;
+  /\/(activate|deactivate|pause|resume|cancel|suspend|archive|unarchive|change_owner|verify|skip|reopen|refresh|validate)$/;
 
 it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () => {
   const promising = (of: any) => of.parameters?.some(({ name }: any) => name === "Idempotency-Key") === true;

@@ -1,0 +1,370 @@
+/**
+ * An agent's health: what it has under way, how much of it failed lately, and what was last told of it. Sessions and runs
+ * report to it beside what they tell Postgres; what is overdue it asks, and so recovers. Nothing under way, it sleeps.
+ */
+import { type SqlBool, sql } from "kysely";
+import { telling } from "../agents/children.ts";
+import { feedReaders } from "../agents/queries.ts";
+import { real } from "../db/schema.ts";
+import { modelsOf } from "../env.ts";
+import { ApiError } from "../errors.ts";
+import { emitting } from "../events/emit.ts";
+import { type Id, isId, newId } from "../ids.ts";
+import { ModelError, resolveModel, secretFor } from "../model/index.ts";
+import { PACE } from "../motion/pace.ts";
+import type { Report, Share } from "../motion/report.ts";
+import { asked, paused, type Watched } from "../motion/watch.ts";
+import { forEach } from "../objects/each.ts";
+import { TenantObject } from "../objects/tenant-object.ts";
+import { type RunRow, runsOf } from "../runs/remote.ts";
+import { type SessionRow, sessionOf } from "../sessions/remote.ts";
+import { type Checked, type Known, readHealth, type Verdict } from "./queries.ts";
+import type { HealthChange, HealthRemote, Judged, Stuck } from "./remote.ts";
+import type { HealthActionRow } from "./schema.ts";
+import { type Facts, type Status, scoreOf, type Wanted, wantedBy } from "./score.ts";
+import { verdictOf } from "./verify.ts";
+
+const MINUTE_MS = 60_000;
+/** How far back failures count, in minutes. */
+const WINDOW = { runs: 24 * 60, tools: 60 };
+/** What has nothing under way any more is remembered so long, lest a report that comes again counts twice. */
+const REMEMBERED_MS = 10 * MINUTE_MS;
+/** So many are asked in one go. */
+const MOST = 50;
+/** Whoever is asked answers within that, or counts as not going on. */
+const ANSWER_MS = 5_000;
+const MOST_SHOWN = 20;
+/** An action of a check is known by it. */
+const PREFIX = "health:";
+
+type Motion = { id: string; upto: string; due: number | null; asked_at: number | null; stuck: number };
+type Said = { event: Id<"event">; entry: Id<"activity_feed_entry">; change: HealthChange };
+
+export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyof Rpc.DurableObjectBranded> {
+  /** When the due-list has it look, and judge, as far as it knows. */
+  readonly #soonest = new Map<"look" | "judge", number>();
+  #judgedAt = 0;
+  #isErased = false;
+
+  constructor(ctx: DurableObjectState, env: ConstructorParameters<typeof TenantObject>[1]) {
+    super(ctx, env);
+    ctx.storage.sql.exec(`
+      -- stuck: 1 where nobody was told yet, then 2.
+      create table if not exists motion (
+        id text primary key, upto text not null, due integer, asked_at integer, stuck integer not null, at integer not null
+      ) strict, without rowid;
+      create index if not exists motion_due on motion (due) where due is not null;
+      create table if not exists minutes (
+        what text not null, minute integer not null, total integer not null, failed integer not null,
+        primary key (what, minute)) strict, without rowid;
+      create table if not exists told (one integer primary key check (one = 1), status text not null, score integer not null) strict;
+      create table if not exists owed (event text primary key, data text not null) strict, without rowid`);
+  }
+
+  async report({ id, upto, due, ended, tools }: Report): Promise<void> {
+    if (this.#isErased) return;
+    const now = Date.now();
+    const [known] = this.#sql<{ upto: string; due: number | null }>("select upto, due from motion where id = ?", id);
+    if (known && known.upto >= upto) return;
+    const next = due === undefined ? (known?.due ?? null) : due;
+    this.#sql(
+      `insert into motion values (?, ?, ?, null, 0, ?) on conflict (id) do update
+       set upto = excluded.upto, due = excluded.due, asked_at = null, stuck = 0, at = excluded.at`,
+      ...[id, upto, next, now],
+    );
+    this.#count("runs", { total: ended ? 1 : 0, failed: ended?.failed ? 1 : 0 }, now);
+    this.#count("tools", tools, now);
+    if (next !== null) this.#at("look", next);
+    if (!ended) return;
+    this.#sql("delete from motion where due is null and at < ?", now - REMEMBERED_MS);
+    this.#at("judge", Math.max(now, this.#judgedAt + PACE.judged));
+  }
+
+  async judge(known: Known): Promise<Judged> {
+    const now = Date.now();
+    this.#judgedAt = now;
+    const { facts, secret } = this.#factsOf(known, now);
+    const score = scoreOf(facts);
+    this.#note({ agent: this.id, status: score.status, score: score.score });
+    const actions = await this.#ask(known, wantedBy(score, facts, secret));
+    const [{ n } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where due is not null");
+    const stuck = this.#sql<{ id: string; asked_at: number }>(
+      "select id, asked_at from motion where stuck > 0 order by asked_at, id limit ?",
+      MOST_SHOWN,
+    ).map(({ id, asked_at }): Stuck => ({ id, since: new Date(asked_at).toISOString() }));
+    return { ...score, actions, runs: facts.runs, tools: facts.tools, in_motion: n, stuck };
+  }
+
+  async verify(action: Checked): Promise<Verdict> {
+    if (action.check === "health") {
+      const judged = await this.#judgeItself();
+      const now = judged?.actions.find(({ id }) => id === action.id);
+      const [, key] = action.dedupe_key!.split(":");
+      const summary = judged?.checks.find((check) => check.key === key)?.summary;
+      return { passes: now?.status === "completed", message: summary ?? "There is no such check any more." };
+    }
+    const { app_id: app, org_id } = this.place;
+    return verdictOf({ db: this.db, env: this.env, place: { app, org: real(org_id) } }, action);
+  }
+
+  override async erase(): Promise<void> {
+    this.#isErased = true;
+    await super.erase();
+  }
+
+  protected override async whenDue(name: string): Promise<void> {
+    if (this.#isErased) return;
+    if (name === "tell") return this.#tell();
+    this.#soonest.delete(name as "look" | "judge");
+    if (name === "look") return this.#look();
+    await this.#judgeItself();
+  }
+
+  /** An agent that is gone takes its health along: null. */
+  async #judgeItself(): Promise<Judged | null> {
+    const known = await readHealth(this.db, this.#agent);
+    if (known) return this.judge(known);
+    await this.erase();
+    return null;
+  }
+
+  /** The agent's row. */
+  get #agent() {
+    return this.db.selectFrom("agents").where("agents.id", "=", this.id as Id<"agent">);
+  }
+
+  #sql<Row extends Record<string, string | number | null>>(
+    statement: string,
+    ...values: (string | number | null)[]
+  ): Row[] {
+    return this.ctx.storage.sql.exec<Row>(statement, ...values).toArray();
+  }
+
+  // -------------------------------------------------------------------------------------------------------
+  // What is under way
+
+  /** One that comes too early does no harm, and a write less does good. */
+  #at(what: "look" | "judge", instant: number): void {
+    if ((this.#soonest.get(what) ?? Number.POSITIVE_INFINITY) <= instant) return;
+    this.#soonest.set(what, instant);
+    this.due(what, instant);
+  }
+
+  /** Asks what is overdue whether it goes on, which recovers what has lost its alarm. */
+  async #look(): Promise<void> {
+    const overdue = this.#sql<{ id: string }>(
+      "select id from motion where due <= ? order by due limit ?",
+      Date.now(),
+      MOST,
+    ).map(({ id }) => id);
+    if (overdue.length) {
+      const found = await this.db.batch({
+        sessions: this.db
+          .selectFrom("agent_sessions")
+          .selectAll()
+          .where("id", "in", overdue as Id<"agent_session">[]),
+        runs: this.db
+          .selectFrom("agent_routine_runs")
+          .selectAll()
+          .where("id", "in", overdue as Id<"agent_routine_run">[]),
+      });
+      const rows = [...found.sessions, ...found.runs];
+      const there = new Set<string>(rows.map(({ id }) => id));
+      for (const id of overdue) if (!there.has(id)) this.#sql("delete from motion where id = ?", id);
+      const isSuspended = this.orgStatus === "suspended";
+      await forEach(rows, (row) => (isSuspended ? this.#pause(row.id) : this.#goesOn(row)));
+    }
+    const [next] = this.#sql<{ due: number }>("select due from motion where due is not null order by due limit 1");
+    if (next) this.#at("look", next.due);
+  }
+
+  async #pause(id: string): Promise<void> {
+    this.#set(id, paused(Date.now()));
+  }
+
+  async #goesOn(row: SessionRow | RunRow): Promise<void> {
+    const { id } = row;
+    const [before] = this.#sql<{ upto: string }>("select upto from motion where id = ?", id);
+    const late = Date.now();
+    const until = await within(ANSWER_MS, () =>
+      isId("agent_session", id)
+        ? sessionOf(this.env, row as SessionRow).wake(row as SessionRow)
+        : runsOf(this.env, row as RunRow).start(row as RunRow),
+    ).catch((error) => {
+      console.error(JSON.stringify({ object: this.ctx.id.name, asked: id, error: String(error) }));
+      return late;
+    });
+    const [was] = this.#sql<Motion>("select * from motion where id = ?", id);
+    // What it has said meanwhile is newer.
+    if (!was || was.upto !== before?.upto) return;
+    const next = asked(was, until, Date.now());
+    this.#set(id, next);
+    if (next.stuck && !was.stuck) this.#at("judge", Date.now());
+  }
+
+  #set(id: string, { due, asked_at, stuck }: Watched): void {
+    const set = "update motion set due = ?, asked_at = ?, stuck = iif(?, max(stuck, 1), 0), at = ? where id = ?";
+    this.#sql(set, due, asked_at, stuck ? 1 : 0, Date.now(), id);
+  }
+
+  // -------------------------------------------------------------------------------------------------------
+  // How it is
+
+  #count(what: keyof typeof WINDOW, { total, failed }: Share, now: number): void {
+    if (!total) return;
+    const minute = Math.floor(now / MINUTE_MS);
+    this.#sql(
+      `insert into minutes values (?, ?, ?, ?) on conflict (what, minute) do update
+       set total = total + excluded.total, failed = failed + excluded.failed`,
+      ...[what, minute, total, failed],
+    );
+    this.#sql("delete from minutes where what = ? and minute <= ?", what, minute - WINDOW[what]);
+  }
+
+  #share(what: keyof typeof WINDOW, now: number): Share {
+    const sum = "select coalesce(sum(total), 0) as total, coalesce(sum(failed), 0) as failed from minutes";
+    const from = Math.floor(now / MINUTE_MS) - WINDOW[what];
+    const [share] = this.#sql<Share>(`${sum} where what = ? and minute > ?`, what, from);
+    return share!;
+  }
+
+  #factsOf(known: Known, now: number): { facts: Facts; secret: string | null } {
+    const { agent, actions, env_keys } = known;
+    const setup = actions.filter(({ source }) => source === "setup");
+    const count = (is: (action: HealthActionRow) => boolean) => setup.filter(is).length;
+    const model = this.#modelOf(agent.default_model, env_keys);
+    const [{ n: stuck } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where stuck > 0");
+    const { schedules_missed, endpoints_disabled, endpoints_failing, computers_in_error, installations_in_error } =
+      known;
+    const facts: Facts = {
+      required_actions: count(({ status, required }) => status === "pending" && required),
+      other_actions: count(({ status, required }) => status === "pending" && !required),
+      degraded_actions: count(({ status }) => status === "degraded"),
+      ...{ model_missing: model.missing, model_scripted: model.isScripted },
+      ...{ runs: this.#share("runs", now), tools: this.#share("tools", now), stuck },
+      ...{ schedules_missed, endpoints_disabled, endpoints_failing, computers_in_error, installations_in_error },
+    };
+    return { facts, secret: model.secret };
+  }
+
+  /** Whether its model can be asked, as far as names tell: of an env var only whether it is there. */
+  #modelOf(name: string | null, env_keys: readonly string[]) {
+    const agent = Object.fromEntries(
+      env_keys.map((key) => [key, key === "MODEL_BASE_URL" ? "https://set.invalid" : "set"]),
+    );
+    try {
+      const { provider } = resolveModel(name, modelsOf(this.env), { agent });
+      return { missing: null, isScripted: provider === "scripted", secret: null };
+    } catch (error) {
+      if (!(error instanceof ModelError)) throw error;
+      return { missing: error.message, isScripted: false, secret: secretFor(name ?? "") };
+    }
+  }
+
+  /** The actions of the checks, as these are now: those that fail have one, and it is done when they pass. */
+  async #ask({ actions }: Known, wanted: readonly Wanted[]): Promise<HealthActionRow[]> {
+    const { db } = this;
+    const own = new Map(actions.flatMap((row) => (row.dedupe_key?.startsWith(PREFIX) ? [[row.dedupe_key, row]] : [])));
+    const told = (happened: "created" | "updated") => telling(db, "agent_health_action", happened);
+    const comes = wanted
+      .filter(({ key }) => !own.has(PREFIX + key))
+      .map(({ key, params, ...row }) =>
+        db.telling(
+          db.insertUnder(this.#agent, "agent_health_actions", {
+            ...{ ...row, id: newId("agent_health_action"), agent_id: sql`agents.id`, source: "health" },
+            ...{ params: JSON.stringify(params), dedupe_key: PREFIX + key },
+          }),
+          told("created"),
+        ),
+      );
+    const keys = new Set(wanted.map(({ key }) => PREFIX + key));
+    const turns = [...own].flatMap(([key, { id, status }]) => {
+      const isDone = !keys.has(key);
+      const is = status === "completed";
+      if (status === "skipped" || is === isDone) return [];
+      // One that was never done stays as it is.
+      const to = isDone ? ("completed" as const) : ("degraded" as const);
+      const change = db
+        .patch("agent_health_actions", { status: to, last_verified_at: sql<string>`now()` })
+        .where("id", "=", id)
+        .where(sql<SqlBool>`status <> 'skipped'` as never);
+      return [db.telling(change, { ...told("updated"), metadata: { fields: ["status"] } })];
+    });
+    const changes = [...comes, ...turns];
+    if (!changes.length) return actions;
+    const rows = db
+      .selectFrom("agent_health_actions")
+      .selectAll()
+      .where("agent_id", "=", this.id as Id<"agent">);
+    try {
+      const { now } = await db.batch({
+        ...Object.fromEntries(changes.map((change, i) => [`change ${i}`, change])),
+        now: rows.orderBy("source").orderBy("sort_order").orderBy("id"),
+      });
+      return now as HealthActionRow[];
+    } catch (error) {
+      // It has as many actions as it may, or another judged at this moment: it is as healthy as it is.
+      if (error instanceof ApiError) return actions;
+      throw error;
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------------
+  // What is told
+
+  /**
+   * Notes what is to be told: a status that isn't the last one, and what is stuck since then. What it is found to be the
+   * first time is no change, unless it is critical.
+   */
+  #note({ agent, status, score }: Pick<HealthChange, "agent" | "status" | "score">): void {
+    const [last] = this.#sql<{ status: Status; score: number }>("select status, score from told");
+    const { status: previous_status, score: previous_score } = last ?? { status: "ok" as const, score: 100 };
+    if (score !== last?.score) this.#sql("insert or replace into told values (1, ?, ?)", status, score);
+    const stuck = this.#sql<{ id: string }>("select id from motion where stuck = 1 order by id");
+    if (stuck.length) this.#sql("update motion set stuck = 2 where stuck = 1");
+    const isChange = last ? status !== previous_status : status === "critical";
+    const changes = stuck.length ? stuck.map(({ id }) => ({ stuck: id })) : isChange ? [{}] : [];
+    for (const more of changes) {
+      const change = { agent, status, score, previous_status, previous_score, ...more };
+      const said: Said = { event: newId("event"), entry: newId("activity_feed_entry"), change };
+      this.#sql("insert into owed values (?, ?)", said.event, JSON.stringify(said));
+    }
+    if (changes.length) this.due("tell", Date.now());
+  }
+
+  /** Each once, however often it is tried: an event, and of what is stuck an entry of the feed. */
+  async #tell(): Promise<void> {
+    const owed = this.#sql<{ event: string; data: string }>(
+      "select event, data from owed order by event limit ?",
+      MOST,
+    );
+    const { db } = this;
+    const said = owed.map(({ data }) => JSON.parse(data) as Said);
+    const statements = said.flatMap(({ event: id, entry, change }) => {
+      const event = emitting(db, this.#agent, {
+        ...{ id, name: "agent.health_changed", payload: change },
+        ...{ agent_id: this.id as Id<"agent">, user_id: null, readers: feedReaders },
+      });
+      if (!change.stuck) return [event];
+      const there = db.selectFrom("activity_feed_entries").where("activity_feed_entries.id", "=", entry);
+      const free = this.#agent.where(sql<boolean>`not exists (${there.select(sql`1`.as("one"))})`);
+      const told = db.insertUnder(free, "activity_feed_entries", {
+        ...{ id: entry, kind: "generic", level: "error", title: `Stuck: ${change.stuck} doesn't go on` },
+        ...{ correlation_id: change.stuck, agent_id: sql`agents.id`, readers: feedReaders },
+        metadata: sql`${JSON.stringify({ actor: null, stuck: change.stuck })}::jsonb`,
+      } as never);
+      return [event, told];
+    });
+    if (statements.length) await db.batch(Object.fromEntries(statements.map((one, i) => [`${i}`, one])));
+    for (const { event } of owed) this.#sql("delete from owed where event = ?", event);
+    if (owed.length === MOST) this.due("tell", Date.now());
+  }
+}
+
+/** What is asked of another object, if it comes in time. */
+async function within<T>(ms: number, ask: () => Promise<T>): Promise<T> {
+  const late = scheduler.wait(ms).then(() => {
+    throw new Error(`no answer within ${ms / 1000} seconds`);
+  });
+  return Promise.race([ask(), late]);
+}

@@ -1,0 +1,124 @@
+import { describe, expect, it } from "vitest";
+import { anAgent, anApp, must, sql } from "../harness/index.ts";
+
+async function start(fields: object = {}) {
+  const app = await anApp();
+  const owner = app.as(app.acme);
+  const agent = await anAgent(owner, { model: "scripted/echo", ...fields });
+  const at = `/api/v1/agents/${agent.id}`;
+  const health = () => must(owner("GET", `${at}/health`), 200);
+  const check = async (key: string) => (await health()).checks.find((one: any) => one.key === key);
+  return { ...app, owner, agent, at, health, check };
+}
+
+describe("GET /api/v1/agents/{agent}/health", () => {
+  it("shows the agent, its score, every check, what there is of it, and what there is to do", async () => {
+    const { health, agent } = await start();
+    const { checks, checked_at, ...rest } = await health();
+    expect(rest).toEqual({
+      ...{ agent, score: 90, status: "warning" },
+      counts: { tools: 0, skills: 0, routines: 0, schedules: 0, computers: 0, env_vars: 0, installations: 0 },
+      recent: { runs: { total: 0, failed: 0 }, tool_calls: { total: 0, failed: 0 }, schedules_missed: 0 },
+      activity: { in_motion: 0, stuck: [] },
+      health_actions: [],
+    });
+    expect(Math.abs(Date.parse(checked_at) - Date.now())).toBeLessThan(60_000);
+    expect(checks.map(({ key, status }: any) => [key, status])).toEqual(
+      expect.arrayContaining([
+        ["actions", "ok"],
+        ["model", "warning"],
+        ["stuck", "ok"],
+      ]),
+    );
+  });
+
+  it("says what to set where the model has no credential, and the score rises once it is set", async () => {
+    const { owner, at, health, check } = await start({ model: "openai/gpt-5" });
+    const broken = await health();
+    expect([broken.score, broken.status]).toEqual([60, "critical"]);
+    expect((await check("model")).summary).toContain("set OPENAI_API_KEY");
+    const [action] = broken.health_actions;
+    expect(action).toMatchObject({
+      ...{ source: "health", kind: "env_var", status: "pending", title: "Set OPENAI_API_KEY", required: true },
+      params: { key: "OPENAI_API_KEY", scope: "agent" },
+    });
+    expect((await must(owner("POST", `/api/v1/agent_health_actions/${action.id}/verify`), 200)).status).toBe("pending");
+    const variable = await must(owner("POST", `${at}/agent_env_vars`, { key: "OPENAI_API_KEY", value: "sk-1" }), 200);
+    const verified = await must(owner("POST", `/api/v1/agent_health_actions/${action.id}/verify`), 200);
+    expect(verified.status).toBe("completed");
+    const whole = await health();
+    expect([whole.score, whole.status, whole.health_actions.map((one: any) => one.status)]).toEqual([
+      ...[100, "ok", ["completed"]],
+    ]);
+    await must(owner("DELETE", `/api/v1/agent_env_vars/${variable.id}`), 204);
+    const again = await health();
+    expect([again.score, again.health_actions]).toMatchObject([60, [{ id: action.id, status: "degraded" }]]);
+  });
+
+  it("completes the action of a check by itself when the check passes, and leaves one that was skipped", async () => {
+    const { owner, at, health } = await start();
+    const { id } = await must(owner("POST", `${at}/agent_computers`, { name: "c" }), 200);
+    const is = (status: string) => sql("update data.agent_computers set status = $2 where id = $1", [id, status]);
+    await is("error");
+    const {
+      health_actions: [action],
+      score,
+    } = await health();
+    expect([score, action.title, action.status]).toEqual([80, "See to the computers that are in error", "pending"]);
+    await is("ready");
+    expect((await health()).health_actions[0].status).toBe("completed");
+    await must(owner("POST", `/api/v1/agent_health_actions/${action.id}/skip`), 200);
+    await is("error");
+    const skipped = await health();
+    expect([skipped.score, skipped.health_actions[0].status]).toEqual([80, "skipped"]);
+  });
+
+  it("counts required, other and degraded actions of the setup, and nothing that was done or skipped", async () => {
+    const { as, acme } = await anApp();
+    const owner = as(acme);
+    const setup_actions = ["A", "B", "C"].map((title, i) => ({ kind: "custom", title, required: i === 0 }));
+    const template_bundle = { template: { name: "Ada", model: "scripted/echo" }, setup_actions };
+    const { id } = await must(owner("POST", "/api/v1/agents", { template_bundle }), 200);
+    const health = () => must(owner("GET", `/api/v1/agents/${id}/health`), 200);
+    const { score, status, health_actions } = await health();
+    expect([score, status]).toEqual([40, "critical"]);
+    const [a, b, c] = ["A", "B", "C"].map((title) => health_actions.find((one: any) => one.title === title).id);
+    const act = (one: string, verb: string) => must(owner("POST", `/api/v1/agent_health_actions/${one}/${verb}`), 200);
+    await act(a, "verify");
+    expect((await health()).score).toBe(80);
+    await act(b, "skip");
+    expect((await health()).score).toBe(85);
+    await act(c, "verify");
+    expect((await health()).score).toBe(90);
+    await sql("update data.agent_health_actions set status = 'degraded' where id = $1", [a]);
+    expect((await health()).score).toBe(85);
+  });
+
+  it("counts a schedule that was missed in 24 hours, and a suspended installation", async () => {
+    const { owner, at, agent, health, check } = await start();
+    const { id } = await must(owner("POST", `${at}/agent_installations`, { kind: "web/site" }), 200);
+    await must(owner("POST", `/api/v1/agent_installations/${id}/suspend`, {}), 200);
+    expect((await check("installations")).status).toBe("warning");
+    const missed = (hours: number) =>
+      sql(
+        `insert into data.occurrences (app_id, sandbox_id, org_id, agent_id, id, schedule_id, planned_at, outcome, overlap)
+         select app_id, sandbox_id, org_id, id, 'occ_' || substr(md5(random()::text), 1, 22), 'asc_gone', now() - $2 * interval '1 hour',
+           'missed', 'skip' from data.agents where id = $1`,
+        [agent.id, hours],
+      );
+    await missed(25);
+    expect((await check("schedules")).status).toBe("ok");
+    await missed(23);
+    expect((await health()).recent.schedules_missed).toBe(1);
+    expect((await check("schedules")).status).toBe("warning");
+  });
+
+  it("is for who may read the agent, with the scope for its actions: else 404, and 403", async () => {
+    const { as, acme, globex, at } = await start();
+    expect((await as(globex)("GET", `${at}/health`)).status).toBe(404);
+    expect((await as(acme, { scopes: ["agents:read"] })("GET", `${at}/health`)).status).toBe(403);
+    expect((await as(acme, { scopes: ["agents:read", "health_actions:read"] })("GET", `${at}/health`)).status).toBe(
+      200,
+    );
+  });
+});
