@@ -183,6 +183,11 @@ async function seed() {
         values ('${app.id}', '-', '${org}', '${newId("inbound_webhook")}', ${quote(text)}, 'url', sha256('${org}'));
       insert into data.webhook_receipts (app_id, sandbox_id, org_id, id, webhook_id, delivery_id, status, event_id, payload)
         values ('${app.id}', '-', '${org}', '${newId("webhook_receipt")}', 'x', ${quote(text)}, 'received', 'x', '{}');
+      insert into data.webhook_endpoints (app_id, sandbox_id, org_id, id, url, event_names, sealed, tag)
+        values ('${app.id}', '-', '${org}', '${newId("webhook_endpoint")}', ${quote(text)}, '{}', '\\x01', '\\x02');
+      insert into data.webhook_deliveries (app_id, sandbox_id, org_id, id, endpoint_id, event_id, event_org_id, event_name,
+          sequence, status, attempts, attempt_count, revision)
+        values ('${app.id}', '-', '${org}', '${newId("webhook_delivery")}', 'x', 'x', '${org}', ${quote(text)}, 1, 'dead', '[]', 0, 1);
       insert into data.secret_keys (app_id, sandbox_id, org_id, sealed, tag)
         values ('${app.id}', '-', '${org}', '\\x01', '\\x02');`;
   };
