@@ -3,6 +3,7 @@
  * gets is looked through for it, and every row, as the run ends (tests/harness/canary.ts). Here, a system of its own is
  * also made to fail, for its log.
  */
+import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { aSecret, findShown, shows, spellings } from "./harness/canary.ts";
 import { checkAnswer } from "./harness/contract.ts";
@@ -17,7 +18,9 @@ let agent: string;
 
 beforeAll(async () => {
   own = await ownSystem();
-  base = await own.start([await newSigningKey("one")], [newRoot()], { groups: ["root", "agents", "activity"] });
+  base = await own.start([await newSigningKey("one")], [newRoot()], {
+    groups: ["root", "agents", "activity", "hooks"],
+  });
   key = (await own.newApp()).secret_key;
   ask = caller(bearer(key), base);
   agent = `/api/v1/agents/${(await must(ask("POST", "/api/v1/agents", { name: "Ada" }), 200)).id}`;
@@ -86,6 +89,39 @@ it("nor in the log of a request that fails", async () => {
   await vi.waitFor(() => expect(log.join().match(/that-fails/g)?.length).toBe(3), 5000);
   for (const spy of kept) spy.mockRestore();
   expect(shows(log.join())).toBe(false);
+});
+
+it("nor in that of a delivery that fails, or isn't believed: no secret, no token, no signature", async () => {
+  const made = { name: "H", provider: "github", secret: aSecret() };
+  const { url } = await must(ask("POST", "/api/v1/inbound_webhooks", made), 201);
+  const token: string = url.split("/").at(-1);
+  const log: string[] = [];
+  const kept = (["error", "log", "warn"] as const).map((name) =>
+    vi.spyOn(console, name).mockImplementation((...words) => void log.push(words.join(" "))),
+  );
+  const send = (key: string, id: string) =>
+    fetch(`${base}/hooks/${token}`, {
+      method: "POST",
+      headers: {
+        "X-Request-Id": id,
+        "X-Hub-Signature-256": `sha256=${createHmac("sha256", key).update("{}").digest("hex")}`,
+      },
+      body: "{}",
+    });
+  const statuses = [(await send(aSecret(), "not-believed")).status];
+  for (const broken of [
+    "alter table data.webhook_receipts rename to no_receipts",
+    "update data.inbound_webhooks set tag = ''",
+    "alter table data.inbound_webhooks rename token_hash to no_hash",
+  ]) {
+    await own.database.exec(broken);
+    statuses.push((await send(made.secret, "hook-fails")).status);
+  }
+  expect(statuses).toEqual([401, 500, 500, 500]);
+  await vi.waitFor(() => expect(log.join().match(/hook-fails/g)?.length).toBe(3), 5000);
+  for (const spy of kept) spy.mockRestore();
+  expect(shows(log.join())).toBe(false);
+  expect(log.join()).not.toContain(token.slice(-43));
 });
 
 it("which would be noticed: in an answer, in a column of whatever type, however it is spelt", async () => {

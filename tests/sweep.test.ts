@@ -165,6 +165,28 @@ it("runs that are over go after 90 days, a routine's and an automation's alike",
   expect(left.map(({ id }) => id).sort()).toEqual(kept.toSorted());
 });
 
+it("receipts of webhooks go after 30 days, or as many as their app says, a week at least", async () => {
+  const { app_id } = await own.newApp();
+  const days = (n: number) => derivedId("webhook_receipt", Date.now() - n * 86_400_000 - 60_000, new Uint8Array(16));
+  const ids = [6, 29, 30].map(days);
+  await own.database.exec(`
+    insert into data.webhook_receipts (app_id, sandbox_id, org_id, id, webhook_id, status, event_id, payload)
+      select '${app_id}', '-', '-', id, 'whi_x', 'received', 'evt_x', '{}' from unnest('{${ids}}'::text[]) id`);
+  const left = async () => {
+    await sweep(own.url);
+    const found = "select id from data.webhook_receipts where app_id = $1 order by id desc";
+    return (await own.database.query<{ id: string }>(found, [app_id])).map(({ id }) => id);
+  };
+  const keep = (n: number) =>
+    own.database.query(`update data.apps set settings = '{"retention_days": {"receipts": ${n}}}' where id = $1`, [
+      app_id,
+    ]);
+  expect(await left()).toEqual([ids[0], ids[1]]);
+  await expect(keep(6)).rejects.toThrow("apps_retention_of_receipts_check");
+  await keep(7);
+  expect(await left()).toEqual([ids[0]]);
+});
+
 it("but for its function, the runtime role could delete none of it", async () => {
   await aged();
   const before = await count("tokens");

@@ -37,6 +37,8 @@ beforeAll(async () => {
   const sandbox = (await asDeveloper("GET", "/api/v1/sandboxes")).body.data[0].id;
   Object.assign(made, { at, org, user, agent, env_var, installation, config, routine, schedule, action, sandbox });
   made.refresh = minted.refresh_token;
+  const hook = (await asUser("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "url" })).body;
+  Object.assign(made, { hook: hook.id, door: new URL(hook.url).pathname });
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -181,6 +183,10 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
     () =>
       asUser("POST", "/api/v1/webhook_endpoints", { url: "https://webhooks.invalid/", event_names: ["custom.none"] }),
   ],
+  ["make a webhook", () => asUser("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "github" })],
+  ["list a webhook's receipts", () => asUser("GET", `/api/v1/inbound_webhooks/${made.hook}/receipts`)],
+  ["meet a webhook that isn't there", () => asUser("POST", `${made.door}0`, {})],
+  ["meet an address that can be none", () => asUser("POST", "/hooks/nobody", {})],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
   ["list models", () => asUser("GET", "/api/v1/ai/chat/models")],
   ["ask for a model that isn't set up", () => asUser("POST", "/api/v1/ai/image/generations", { prompt: "A fox" })],
@@ -200,6 +206,12 @@ it("asking a model: one before it, by which the credential is let in and the cal
   expect((await asUser("POST", "/api/v1/ai/chat/completions", body)).status).toBe(200);
   // The second may be on its way behind the answer.
   await expect.poll(() => own.requestTrips() - before).toBe(2);
+});
+
+it("taking a delivery: one that lets it in and counts it, and one that writes what came of it", async () => {
+  const before = own.requestTrips();
+  expect((await asUser("POST", made.door!, {})).status).toBe(202);
+  expect(own.requestTrips() - before).toBe(2);
 });
 
 it("a refused signature or scope: none", async () => {
