@@ -117,12 +117,7 @@ const NOT_ASKED_FOR =
   /^((thread|webhook|custom|agent_routine_run|automation_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|webhook_endpoint.failing|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
 /** States that a row is made in and never comes back to, that time alone brings, or that a verifier does. */
 const NOT_REACHED = [
-  ...[
-    "agent_health_action.pending",
-    "agent_health_action.skipped",
-    "agent_installation.pending",
-    "agent_routine.draft",
-  ],
+  ...["agent_health_action.pending", "agent_installation.pending", "agent_routine.draft"],
   ...["agent_schedule.completed", "agent_schedule.expired", "agent_session.pending"],
   // What a graph makes: tests/routines/work-items.test.ts has its states.
   ...["work_item.created", "work_item.queued", "work_item.claimed", "work_item.succeeded", "work_item.failed"],

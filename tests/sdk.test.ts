@@ -216,6 +216,9 @@ describe("what hangs on an agent", () => {
     expect(data).toMatchObject([{ title: "A key", status: "pending" }]);
     expect(await client.agent_health_actions.get(data[0]!.id)).toEqual(data[0]);
     expect((await client.agent_health_actions.verify(data[0]!.id)).status).toBe("pending");
+    const health = await client.agents.health(copy.id);
+    expect(health).toMatchObject({ agent: { id: copy.id }, score: 50, status: "critical", health_actions: data });
+    expect(health.checks).toContainEqual(expect.objectContaining({ key: "actions", status: "critical" }));
   });
 
   it.each(["token", "secret key"])("is remembered with the %s: working memory", async (kind) => {

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, must, sql } from "../harness/index.ts";
+import { anAgent, anApp, type Call, must, sql, unique } from "../harness/index.ts";
+
+const PRIVATE = { grants: [{ principal_type: "org_role", principal: "admin", actions: ["read", "write"] }] };
 
 async function start(fields: object = {}) {
   const app = await anApp();
@@ -120,5 +122,75 @@ describe("GET /api/v1/agents/{agent}/health", () => {
     expect((await as(acme, { scopes: ["agents:read", "health_actions:read"] })("GET", `${at}/health`)).status).toBe(
       200,
     );
+  });
+
+  it("counts runs of 24 hours that completed or failed, and tells of the change once, to who may read the agent", async () => {
+    const { owner, as, acme, agent, at, health, check } = await start({ acl: PRIVATE });
+    expect((await health()).status).toBe("warning");
+    const routine = (script: string) =>
+      must(
+        owner("POST", `${at}/agent_routines`, {
+          ...{ name: "r", status: "active", event_type: "agentroutine.invoked", handler_type: "script", script },
+        }),
+        200,
+      );
+    const [good, bad] = [await routine("1"), await routine("unknown_name")];
+    const invoke = async ({ id }: { id: string }) =>
+      void (await must(owner("POST", `/api/v1/agent_routines/${id}/invoke`, { message: "Go." }), 200));
+    const counted = (total: number, failed: number) =>
+      expect.poll(async () => (await health()).recent.runs).toEqual({ total, failed });
+    for (const one of [good, bad, good, bad]) await invoke(one);
+    await counted(4, 2);
+    expect((await check("runs")).status).toBe("warning");
+    await invoke(bad);
+    await counted(5, 3);
+    const broken = await health();
+    expect([broken.score, broken.status, (await check("runs")).status]).toEqual([60, "critical", "critical"]);
+    const told = async (call: Call) =>
+      (await must(call("GET", "/api/v1/events?event_names[]=agent.health_changed"), 200)).data.map(
+        (one: any) => one.payload,
+      );
+    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 80 };
+    await expect.poll(() => told(owner)).toEqual([{ agent: agent.id, ...change }]);
+    expect(await told(as(acme, { role: "member" }))).toEqual([]);
+  });
+
+  it("counts tool calls of an hour that succeeded or failed, and a session's end as a run", async () => {
+    const { owner, agent, at, health } = await start({ model: "scripted/script" });
+    const tool = async (name: string, raw_content: string) => {
+      const config = { kind: "Script", mime_type: "text/plain", raw_content, lookup_key: unique(name) };
+      const { id } = await must(owner("POST", "/api/v1/config", config), 201);
+      const parameters = { type: "object", properties: {} };
+      const body = {
+        kind: "custom",
+        status: "active",
+        name,
+        description: "d",
+        handler_type: "script",
+        config: id,
+        parameters,
+      };
+      await must(owner("POST", `${at}/agent_tools`, { ...body, effect: "read" }), 200);
+    };
+    await tool("works", "1");
+    await tool("breaks", "unknown_name");
+    const calls = [...["works", "breaks", "breaks"].map((name) => ({ name, arguments: {} }))];
+    const rules = [{ role: "user", tool_calls: calls }, { text: "Done." }];
+    const instructions = `Do it.\n\n\`\`\`script\n${JSON.stringify(rules)}\n\`\`\``;
+    await must(owner("POST", "/api/v1/agent_sessions", { agent: agent.id, instructions, on_idle: "complete" }), 201);
+    await expect
+      .poll(async () => (await health()).recent)
+      .toEqual({ runs: { total: 1, failed: 0 }, tool_calls: { total: 3, failed: 2 }, schedules_missed: 0 });
+  });
+
+  it("counts a session that works for a run as a part of that", async () => {
+    const { owner, at, health } = await start();
+    const body = { name: "r", status: "active", event_type: "agentroutine.invoked", handler_type: "preset" };
+    const preset = { preset_name: "do_task", preset_config: { instructions: "Say it." } };
+    const { id } = await must(owner("POST", `${at}/agent_routines`, { ...body, ...preset }), 200);
+    await must(owner("POST", `/api/v1/agent_routines/${id}/invoke`, { message: "Go." }), 200);
+    await expect.poll(async () => (await health()).recent.runs).toEqual({ total: 1, failed: 0 });
+    await expect.poll(async () => (await health()).activity.in_motion).toBe(0);
+    expect((await health()).recent.runs).toEqual({ total: 1, failed: 0 });
   });
 });

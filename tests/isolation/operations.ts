@@ -126,8 +126,8 @@ const aTool = ({ word, script }: Place) => ({
   parameters: { type: "object" },
 });
 const aHealthAction =
-  "insert into data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id, source, kind, title, params) " +
-  `select app_id, sandbox_id, org_id, id, $2, 'setup', 'env_var', $3, '{"key":"MISSING"}' from data.agents where id = $1`;
+  "insert into data.agent_health_actions (app_id, sandbox_id, org_id, agent_id, id, source, kind, title, params, required) " +
+  `select app_id, sandbox_id, org_id, id, $2, 'setup', 'env_var', $3, '{"key":"MISSING"}', false from data.agents where id = $1`;
 const aMemory =
   "insert into data.agent_working_memory (app_id, sandbox_id, org_id, agent_id, id, key, value) " +
   "select app_id, sandbox_id, org_id, id, $2, $3, 'a value' from data.agents where id = $1";

@@ -607,7 +607,10 @@ export class World {
   async #list({ id }: Row, kind: Kind): Promise<View[]> {
     const over = kind === "skill" || kind === "routine" || kind === "run";
     const path = over ? `/api/v1/${paths[kind]}?agent=${id}&limit=200` : `/api/v1/agents/${id}/${paths[kind]}`;
-    return (await must(this.call("GET", path), 200)).data;
+    const { data } = await must(this.call("GET", path), 200);
+    // What the ends of its runs have shown of its health comes by itself.
+    const isModelled = ({ source, params }: View) => source === "setup" || "tool" in (params as View);
+    return kind === "health" ? data.filter(isModelled) : data;
   }
 
   /** Every row that is alive is there as the model has it, and no other is. */
