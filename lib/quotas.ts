@@ -12,6 +12,8 @@ export const quotas = {
   runs_at_once_of_an_agent: 10,
   /** Runs that begin in a minute. */
   runs_started_per_minute: 600,
+  /** As in schema.sql, which counts them. */
+  computers: 10,
 };
 export type Quotas = typeof quotas;
 

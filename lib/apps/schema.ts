@@ -28,6 +28,7 @@ const settings = v.pipe(
             runs_at_once: quota,
             runs_at_once_of_an_agent: quota,
             runs_started_per_minute: quota,
+            computers: quota,
           }),
         ),
       ),

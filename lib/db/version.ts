@@ -34,4 +34,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-25-schedules",
   "2026-11-25-work-items",
   "2026-11-26-automations",
+  "2026-11-27-computers",
 ];

@@ -17,6 +17,8 @@ export const PUBLIC = [
   "GET /openapi.json",
   "GET /api/v1/status/ping",
   "POST /api/v1/auth/refresh",
+  // By a link that is a credential: what isn't one is a 404, whatever computer it names.
+  "GET /api/v1/agent_computers/{computer}/screen",
 ];
 
 /** Routes that a secret key may ask, but not of a sandbox: 403 once all else is well. */
