@@ -79,6 +79,7 @@ insert into app.migrations (name) values
   ('2026-11-25-schedules'),
   ('2026-11-25-work-items'),
   ('2026-11-26-automations'),
+  ('2026-11-27-computers'),
   ('2026-11-27-health'),
   ('2026-11-27-inbound-webhooks'),
   ('2026-11-27-webhooks');
@@ -832,8 +833,11 @@ create table data.agent_computers (
   config         jsonb not null default '{}',
   status         text not null default 'provisioning' check (status in ('provisioning', 'ready', 'error', 'terminated')),
   error_message  text,
-  url            text,
   last_active_at timestamptz,
+  -- When its provider was last asked to make it. Null: never, so that there is nothing to end.
+  asked_at       timestamptz,
+  -- The last lines of its terminal.
+  screen         text check (length(screen) <= 4000),
   metadata       jsonb not null default '{}',
   created_at     timestamptz not null default now(),
   updated_at     timestamptz not null default now(),
@@ -843,10 +847,13 @@ create table data.agent_computers (
     references data.agents (app_id, sandbox_id, org_id, id) on delete cascade
 );
 create index agent_computers_agent_idx on data.agent_computers (app_id, sandbox_id, org_id, agent_id, id);
+create index agent_computers_asked_at_idx on data.agent_computers (asked_at nulls first) where status = 'provisioning';
 alter table data.agent_computers
   add constraint agent_computers_config_check check (octet_length(config::text) <= 24576);
 create trigger at_most after insert on data.agent_computers referencing new table as added
   for each statement execute function app.at_most('100');
+create trigger at_most_in_org after insert on data.agent_computers referencing new table as added
+  for each statement execute function app.at_most_in_org('10', 'computers');
 select app.wall('data.agent_computers', 'select, insert, update, delete');
 
 -- Routines.
@@ -1445,7 +1452,7 @@ create table app.erasures (
   sandbox_id text collate "C" not null,
   org_id     text collate "C" not null,
   id         text collate "C" not null,
-  kind       text not null check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run', 'webhook_endpoint')),
+  kind       text not null check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run', 'webhook_endpoint', 'agent_computer')),
   deleted_at timestamptz not null default now(),
   tried_at   timestamptz,
   -- Of the object of that id, what alone is gone.
@@ -1475,6 +1482,17 @@ create trigger leave_runs after delete on data.agent_routine_runs referencing ol
   for each statement execute function app.leave_runs();
 create trigger leave_objects after delete on data.agents referencing old table as gone
   for each statement execute function app.leave_objects('agent');
+
+-- What a provider was never asked for is nowhere. The part is the provider.
+create function app.leave_computers() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into app.erasures (app_id, sandbox_id, org_id, id, kind, parts)
+    select g.app_id, g.sandbox_id, g.org_id, g.id, 'agent_computer', array[g.provider] from gone g where g.asked_at is not null;
+  return null;
+end $$;
+create trigger leave_computers after delete on data.agent_computers referencing old table as gone
+  for each statement execute function app.leave_computers();
 
 create table data.agent_sessions (
   id                text collate "C" not null,
@@ -2151,6 +2169,23 @@ begin
 end $$;
 grant execute on function app.claim_behind_runs to agentry_api;
 
+-- As claim_behind, of computers that their provider is to be asked for, again if it didn't answer.
+create function app.claim_computers(mac bytea, most integer) returns setof data.agent_computers
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac('objects.sweep', mac);
+  return query update data.agent_computers c set asked_at = now()
+    where c.ctid = any (array(select b.ctid from data.agent_computers b
+      where b.status = 'provisioning' and (b.asked_at is null or b.asked_at < now() - interval '60 seconds')
+        and not exists (select from data.orgs o
+          where (o.app_id, o.sandbox_id, o.id) = (b.app_id, b.sandbox_id, b.org_id) and o.status = 'suspended')
+        and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
+          and e.id in (b.sandbox_id, b.org_id, b.agent_id))
+      order by b.asked_at nulls first limit most for no key update skip locked))
+    returning c.*;
+end $$;
+grant execute on function app.claim_computers to agentry_api;
+
 -- For the sweep: places where something is due within two minutes, or waits, each as likely as any other, so that one of
 -- which there is always something holds up none.
 create function app.due_places(mac bytea, most integer) returns setof data.tenants
@@ -2169,7 +2204,8 @@ begin
 end $$;
 grant execute on function app.due_places to agentry_api;
 
--- Objects that are to erase themselves, each claimed for a minute; and those that have.
+-- Objects that are to erase themselves, each claimed for a minute; and those that have. A computer is ended for good when
+-- nobody can be making it any more: who makes one gives up after a minute.
 create function app.claim_erasures(mac bytea, most integer)
 returns table (n bigint, app_id text, sandbox_id text, org_id text, id text, kind text, parts text[])
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -2177,7 +2213,8 @@ begin
   perform app.check_mac('objects.sweep', mac);
   return query update app.erasures x set tried_at = now()
     where x.n = any (array(select b.n from app.erasures b
-      where b.tried_at is null or b.tried_at < now() - interval '60 seconds'
+      where (b.tried_at is null or b.tried_at < now() - interval '60 seconds')
+        and (b.kind <> 'agent_computer' or b.deleted_at < now() - interval '2 minutes')
       order by b.tried_at nulls first, b.n limit most for update skip locked))
     returning x.n, x.app_id, x.sandbox_id, x.org_id, x.id, x.kind, x.parts;
 end $$;

@@ -2,7 +2,7 @@
  * What a Worker is given, in the types that wrangler makes of wrangler.toml (`npm run types`), where each meaning
  * stands. The single Worker has what every other one has.
  */
-export type Bindings = Cloudflare.AllEnv & Locally & Models & Telemetry;
+export type Bindings = Cloudflare.AllEnv & Locally & Models & Telemetry & Computers;
 
 /** Which models there are, and with whose keys: none is required. docs/configuration.md says what each means. */
 export const MODEL_VARIABLES = [
@@ -23,10 +23,17 @@ export type Models = Partial<Record<(typeof MODEL_VARIABLES)[number], string>>;
 export const TELEMETRY_VARIABLES = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"] as const;
 export type Telemetry = Partial<Record<(typeof TELEMETRY_VARIABLES)[number], string>>;
 
+/** Who makes computers: for those Workers that ask for them. */
+export const COMPUTER_VARIABLES = ["SPRITES_TOKEN"] as const;
+export type Computers = Partial<Record<(typeof COMPUTER_VARIABLES)[number], string>>;
+
 /** Of an environment what is about models, and nothing else: it holds other secrets, too. */
 export const modelsOf = (env: Models): Models => only(MODEL_VARIABLES, env);
 /** The same of telemetry. */
 export const telemetryOf = (env: Telemetry): Telemetry => only(TELEMETRY_VARIABLES, env);
+
+/** The same of computers. */
+export const computersOf = (env: Computers): Computers => only(COMPUTER_VARIABLES, env);
 
 const only = <N extends string>(names: readonly N[], env: Partial<Record<N, string>>) =>
   Object.fromEntries(names.flatMap((name) => (env[name] ? [[name, env[name]]] : []))) as Partial<Record<N, string>>;
@@ -37,6 +44,8 @@ type Locally = {
   EGRESS?: Fetcher;
   /** The way to the endpoint at DATABASE_URL, past a Worker through which Miniflare sends every other fetch. */
   DATABASE?: Fetcher;
+  /** The computers of this machine (lib/local/computers.ts): for those Workers that ask for computers. */
+  COMPUTERS?: Fetcher;
   /** Opens this machine to scripts, for development and tests: the host of the database behind DATABASE_URL. */
   ALLOW_LOOPBACK?: string;
 };

@@ -16,6 +16,8 @@ export const quotas = {
   webhook_attempts_at_once: 60,
   /** Inbound webhooks: the table's own trigger says the same. */
   inbound_webhooks: 50,
+  /** As in schema.sql, which counts them. */
+  computers: 10,
 };
 export type Quotas = typeof quotas;
 

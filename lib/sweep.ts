@@ -1,4 +1,6 @@
 /** What the cron does every minute. */
+import { makeComputers } from "./computers/sweep.ts";
+import { destroy } from "./computers/use.ts";
 import { sweep as deletePast } from "./db/sweep.ts";
 import { wakeDispatchers } from "./dispatch/sweep.ts";
 import type { Bindings } from "./env.ts";
@@ -18,7 +20,7 @@ import { endpointOf } from "./webhooks/remote.ts";
 /** Objects are woken first, within their minute, and erased when the rows are gone; neither waits for the other's fault. */
 export async function sweep(env: Bindings): Promise<void> {
   const rows = deletePast(env.DATABASE_URL);
-  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env), wakeSchedulers(env)];
+  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env), wakeSchedulers(env), makeComputers(env)];
   const turns = await Promise.allSettled([...waking, rows, rows.finally(() => eraseObjects(env))]);
   for (const turn of turns) if (turn.status === "rejected") throw turn.reason;
 }
@@ -29,6 +31,8 @@ type Left = Place &
     | { kind: "event_subscription"; id: Id<"event_subscription"> }
     | { kind: "webhook_endpoint"; id: Id<"webhook_endpoint"> }
     | { kind: "agent"; id: Id<"agent"> }
+    // The part is its provider.
+    | { kind: "agent_computer"; id: Id<"agent_computer">; parts: [string] }
     // Of an automation, too: the id is its object's.
     | { kind: "agent_routine_run"; id: Id<"agent">; parts: string[] }
   ) & {
@@ -45,6 +49,8 @@ async function eraseOne(env: Bindings, row: Left): Promise<void> {
     case "agent":
       await healthOf(env, row).erase();
       return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).erase();
+    case "agent_computer":
+      return destroy(env, { id: row.id, provider: row.parts[0] });
     case "agent_routine_run":
       return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).forget(row.parts);
   }

@@ -208,6 +208,7 @@ const DEFINERS: Record<string, string> = {
   check_root: "reads the copies of the keys that MACs are checked by",
   claim_behind: "the sweep's: looks in every tenant for sessions that nobody has heard of",
   claim_behind_runs: "the sweep's: looks in every tenant for runs that nobody has heard of",
+  claim_computers: "the sweep's: looks in every tenant for computers that nobody has had made yet",
   claim_erasures: "the sweep's: reads which objects are to erase themselves",
   claim_unnumbered: "the sweep's: looks in every tenant for events that nobody has numbered or handed on",
   due_places: "the sweep's: looks in every tenant for places where something is due soon",
@@ -222,6 +223,7 @@ const DEFINERS: Record<string, string> = {
   free_email: "a trigger: takes an address from a row that nobody finds any more",
   free_lookup_key: "a trigger: takes a lookup_key from a row that nobody finds any more",
   has_webhooks: "says whether the app of the proven tenant has webhook endpoints of its own, and no more",
+  leave_computers: "a trigger: notes which computers are to be ended",
   leave_objects: "a trigger: notes which objects have lost their row",
   leave_runs: "a trigger: notes which runs an agent's object is to forget",
   sweep: "deletes in every tenant what is past its time",
@@ -236,6 +238,7 @@ const TRIGGERS = [
   "free_computer_lookup_key",
   "free_email",
   "free_lookup_key",
+  "leave_computers",
   "leave_objects",
   "leave_runs",
 ];

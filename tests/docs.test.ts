@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { MODEL_VARIABLES } from "../lib/env.ts";
+import { COMPUTER_VARIABLES, MODEL_VARIABLES } from "../lib/env.ts";
 import { readGroups } from "../lib/local/groups.ts";
 import { openPostgres } from "../lib/local/postgres.ts";
 import { anApp, system } from "./harness/index.ts";
@@ -77,7 +77,8 @@ let own: Awaited<ReturnType<typeof ownSystem>>;
 let base: string;
 beforeAll(async () => {
   own = await ownSystem();
-  base = await own.start([await newSigningKey("one")], [newRoot()], { allowLoopback: "127.0.0.1" });
+  const options = { allowLoopback: "127.0.0.1", computersDir: await newDir() };
+  base = await own.start([await newSigningKey("one")], [newRoot()], options);
 });
 afterAll(() => own.close());
 
@@ -424,6 +425,7 @@ describe("what a page names is there:", () => {
       ...reads(local, /process\.env\.([A-Z_]+)/g),
       ...reads(workers, /(?<!\{ )\benv\.([A-Z_]+)\b/g),
       ...MODEL_VARIABLES,
+      ...COMPUTER_VARIABLES,
     ];
     expect([...new Set(told)].sort()).toEqual([...new Set(used)].sort());
   });

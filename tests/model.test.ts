@@ -4,7 +4,7 @@
  */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { anApp } from "./harness/index.ts";
+import { anApp, must } from "./harness/index.ts";
 import { type Step, verbs, World } from "./model/world.ts";
 
 const number = fc.noBias(fc.nat(1000));
@@ -52,7 +52,8 @@ it("what an agent carries is as its rules say, whatever is done in whatever orde
   const seen = new Map<string, number>();
   await fc.assert(
     fc.asyncProperty(fc.array(aStep, { minLength: 220, maxLength: 250, size: "max" }), async (steps) => {
-      const { acme, as } = await anApp();
+      const { acme, as, asDeveloper, at } = await anApp();
+      await must(asDeveloper("PATCH", at, { settings: { quotas: { computers: 100_000 } } }), 200);
       const world = new World(as(acme));
       await world.begin();
       for (let a = 0; a < 2; a++) await world.take({ verb: "create agent", a, b: 0, c: 2 });

@@ -58,6 +58,7 @@ it("says of every operation who may, what comes in and what goes out", async () 
   const open = operations.filter(({ security }) => security.length === 0).map(({ path }) => path);
   expect(open.sort()).toEqual([
     "/.well-known/jwks.json",
+    "/api/v1/agent_computers/{computer}/screen",
     "/api/v1/auth/refresh",
     "/api/v1/status/ping",
     "/healthz",

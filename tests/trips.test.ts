@@ -51,7 +51,7 @@ const bundle = {
     name: "Ada",
     tools: [{ tool_type: "builtin", builtin_tool_key: "memory" }],
     routines: [{ name: "R", preset_name: "do_task", schedule: "0 9 * * *" }],
-    computers: Array.from({ length: 50 }, (_, i) => ({ name: `c${i}` })),
+    computers: Array.from({ length: 5 }, (_, i) => ({ name: `c${i}` })),
     setup_actions: [{ kind: "env_var", title: "A", params: { key: "A" } }],
   },
 };

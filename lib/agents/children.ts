@@ -185,17 +185,18 @@ export function updateChild<K extends ChildKind>(
     .executeTakeFirstOrThrow(otherwise ?? (() => notFound(kind))) as Promise<unknown> as Promise<Child<K>>;
 }
 
-/** Deletes one. */
+/** Deletes one, and answers what it was. */
 export async function deleteChild<K extends ChildKind>(
   db: TenantDb,
   kind: K,
   id: Id<K>,
   agent?: string,
-): Promise<void> {
+): Promise<Child<K>> {
   const child = reachChild(db, kind, id, "write", agent);
   const change = child.db
     .deleteFrom(kinds[kind].table)
     .where(sql<boolean>`id in (${child.rows.select("id" as never)})`)
     .where(own(db, kind, "writers"));
-  await child.db.telling(change, telling(db, kind, "deleted")).executeTakeFirstOrThrow(() => notFound(kind));
+  const deleted = child.db.telling(change, telling(db, kind, "deleted"));
+  return (await deleted.executeTakeFirstOrThrow(() => notFound(kind))) as unknown as Child<K>;
 }

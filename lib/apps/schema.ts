@@ -40,6 +40,7 @@ const settings = v.pipe(
             webhook_attempts_at_once: quota,
             webhook_endpoints: quota,
             inbound_webhooks: quota,
+            computers: quota,
           }),
         ),
       ),

@@ -11,6 +11,7 @@ import { wakeDispatcher } from "../events/remote.ts";
 import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
+import type { Place } from "../objects/stub.ts";
 import { tellFull } from "../quotas.ts";
 import { readHookToken } from "./hooks.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
@@ -175,16 +176,30 @@ export const allow = (permission: Permission) =>
   );
 
 /**
- * The database of a credential's place for the end of what it has begun, where the database has let it in before: by a
- * MAC over the place, as an object's. So it is written down though the credential dies meanwhile.
+ * The database of a credential's place for the end of what it has begun, where the database has let it in before. So it
+ * is written down though the credential dies meanwhile.
  */
-export async function openAfterwards(c: Asked, credential: Credential): Promise<TenantDb> {
-  const { app, sandbox } = credential;
-  const org = credential.kind === "token" ? credential.org : NONE;
-  const tag = await mac(c.env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
+export const openAfterwards = ({ env }: Asked, credential: Credential): Promise<TenantDb> =>
+  openPlace(env, {
+    ...{ app_id: credential.app, sandbox_id: credential.sandbox },
+    org_id: credential.kind === "token" ? credential.org : NONE,
+  });
+
+/**
+ * The database of a row's place, for what goes on behind that row, which came through a door: by a MAC over the place, as
+ * an object's. It is refused once the place has ended. `hold` takes what is to be waited for after something was told.
+ */
+export async function openPlace(
+  env: Env["Bindings"],
+  place: Place,
+  hold: (waking: Promise<void>) => void = () => {},
+): Promise<TenantDb> {
+  const { app_id: app, sandbox_id: sandbox, org_id: org } = place;
+  const tag = await mac(env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
   const enter = CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, sandbox, org, tag]);
-  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold: () => {} };
-  return new TenantDb(connect(c.env.DATABASE_URL, c.env.DATABASE), door, { kind: "org", app, sandbox, org }, "write");
+  const onTold = (at: Place) => hold(wakeDispatcher(env, at));
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold };
+  return new TenantDb(connect(env.DATABASE_URL, env.DATABASE), door, { kind: "org", app, sandbox, org }, "write");
 }
 
 /**

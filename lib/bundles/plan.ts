@@ -221,8 +221,8 @@ async function planConfigs(bundle: Bundle, suffix: string, read: Read, faults: F
   return { configs, brought };
 }
 
-/** The plan of a bundle. */
-export async function planOf(bundle: Bundle): Promise<Plan> {
+/** The plan of a bundle. `provider` is that of computers which name none. */
+export async function planOf(bundle: Bundle, provider = "sprites"): Promise<Plan> {
   const suffix = bundle.lookup_key_suffix ?? "";
   const faults: FieldError[] = [];
   const fault = (at: string, message: string) => void faults.push({ field: `template_bundle.${at}`, message });
@@ -246,7 +246,7 @@ export async function planOf(bundle: Bundle): Promise<Plan> {
   const folder = folderOf(words(file.relative_path) ?? "");
   const templates = (path: string) => paths.get(path) ?? paths.get(folder ? `${folder}/${path}` : path);
   const plan = planTemplate(said, {
-    ...{ suffix, configs, templates, at: "template_bundle.template", actions: bundle.setup_actions ?? [] },
+    ...{ suffix, configs, templates, at: "template_bundle.template", actions: bundle.setup_actions ?? [], provider },
   });
   return { ...plan, faults: [...faults, ...plan.faults] };
 }
@@ -276,10 +276,12 @@ type Around = {
   at: string;
   /** Beside those of the template. */
   actions: Said[];
+  /** Of computers that name none. */
+  provider: string;
 };
 
 /** The plan of what an AgentTemplate says. */
-export function planTemplate(template: Said, { suffix, configs, templates, at, actions }: Around): Plan {
+export function planTemplate(template: Said, { suffix, configs, templates, at, actions, provider }: Around): Plan {
   const plan = { ...emptyPlan(), configs };
   const { rows, references } = plan;
   const tell = (pointer: string, message: string) => {
@@ -453,10 +455,10 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     };
     const body = read(createComputerBody, said, `/computers/${i}`);
     if (!body) continue;
-    const provider = String(body.provider ?? body.config?.provider ?? "sprites");
+    const made = { provider: String(body.provider ?? body.config?.provider ?? provider) };
     rows.agent_computers.push({
-      ...{ id: newId("agent_computer"), name: body.name, lookup_key: body.lookup_key ?? null, provider },
-      ...{ region: body.region ?? "iad", config: { ...body.config, provider }, metadata: body.metadata ?? {} },
+      ...{ id: newId("agent_computer"), name: body.name, lookup_key: body.lookup_key ?? null, ...made },
+      ...{ region: body.region ?? "iad", config: { ...body.config, ...made }, metadata: body.metadata ?? {} },
     });
   }
 

@@ -209,8 +209,9 @@ export async function installedAgent(db: TenantDb, id: Id<"agent">, plan: Plan):
   return { agent, ...(plan.configs.length && { configs: entriesOf({ ...plan, configs }) }) };
 }
 
-/** The plan of a template that is a config of where the agent is to be. 422 where there is none that the viewer may read. */
-export async function planOfTemplate(db: TenantDb, body: CreateAgent): Promise<Plan> {
+/** The plan of a template that is a config of where the agent is to be. 422 where there is none that the viewer may read.
+ * `provider` as in `planOf`. */
+export async function planOfTemplate(db: TenantDb, body: CreateAgent, provider: string): Promise<Plan> {
   const place = placeOf(db, body);
   const owner = ownerOf(place, body.user) as Rows<"users">;
   const org = sql`(${owner.select("org_id")})`;
@@ -226,7 +227,14 @@ export async function planOfTemplate(db: TenantDb, body: CreateAgent): Promise<P
   const found = paths.length ? await templatesNamed(place, org, paths.slice(0, 200), kinds) : [];
   const templates = new Map(paths.map((path, i) => [path, found[i]]));
   const plan = planTemplate(said, {
-    ...{ suffix: "", configs: [], templates: (path: string) => templates.get(path), at: "template", actions: [] },
+    ...{
+      suffix: "",
+      configs: [],
+      templates: (path: string) => templates.get(path),
+      at: "template",
+      actions: [],
+      provider,
+    },
   });
   return { ...plan, template: id };
 }

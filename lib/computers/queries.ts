@@ -1,29 +1,72 @@
-import { createChild, reachChild } from "../agents/children.ts";
+import { sql } from "kysely";
+import { createChild, reachChild, telling, updateChild } from "../agents/children.ts";
+import type { ComputerStatus } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
-import { unprocessable } from "../errors.ts";
+import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import type { ComputerRow, CreateComputer } from "./schema.ts";
 
-/** Records a computer of an agent. It stays `provisioning` until there is a provider that makes one. */
+/**
+ * Records a computer of an agent, by a provider that is about to be asked for it. Where there is none, as `missing` says,
+ * it is in error from the start. 422 `limit_reached` beyond the org's tenth.
+ */
 export function createComputer(
   db: TenantDb,
   agent: string,
   id: Id<"agent_computer">,
-  { name, lookup_key, region, metadata, ...body }: CreateComputer,
+  { name, lookup_key, region, metadata, config }: CreateComputer,
+  provider: string,
+  missing: string | null,
 ): Promise<ComputerRow> {
-  const provider = body.provider ?? body.config?.provider ?? "sprites";
   return createChild(db, "agent_computer", agent, id, {
     name,
     lookup_key: lookup_key ?? null,
-    provider: String(provider),
+    provider,
     region: region ?? "iad",
-    config: JSON.stringify({ ...body.config, provider }),
+    config: JSON.stringify({ ...config, provider }),
     metadata: JSON.stringify(metadata ?? {}),
+    ...(missing === null ? { asked_at: sql`now()` } : { status: "error" as const, error_message: missing }),
   });
 }
 
-/** For what only a provider can do, by who may change the agent: 422 `no_provider`, since there is none. */
-export async function askProvider(db: TenantDb, id: Id<"agent_computer">): Promise<never> {
-  await reachChild(db, "agent_computer", id, "write").db.enter();
-  throw unprocessable("no_provider", "No provider of computers is set up here: this one stays as it is.");
+/** One that the viewer may change. */
+export async function findComputer(db: TenantDb, id: Id<"agent_computer">): Promise<ComputerRow> {
+  const child = reachChild(db, "agent_computer", id, "write");
+  const [row] = (await child.db.batch({ row: child.rows.selectAll() })).row as ComputerRow[];
+  if (!row) throw notFound("agent_computer");
+  return row;
 }
+
+/** How it stands, as whoever may change it has learned from its provider. */
+export const setStatus = (
+  db: TenantDb,
+  id: Id<"agent_computer">,
+  status: ComputerStatus,
+  error_message: string | null,
+): Promise<ComputerRow> => updateChild(db, "agent_computer", id, { status, error_message });
+
+/** What became of one that was to be made. False: its row is gone, and whatever was made is to go, too. */
+export async function settle(
+  place: TenantDb,
+  id: Id<"agent_computer">,
+  status: "ready" | "error",
+  error_message: string | null,
+): Promise<boolean> {
+  const change = place.patch("agent_computers", { status, error_message }).where("id", "=", id);
+  const told = { ...telling(place, "agent_computer", "updated"), metadata: { fields: ["status"] } };
+  return (await place.telling(change, told).executeTakeFirst()) !== undefined;
+}
+
+/** That something was run there just now, and what its terminal shows since. */
+export async function noteUse(place: TenantDb, id: Id<"agent_computer">, screen: string): Promise<void> {
+  await place.updateTable("agent_computers").set({ screen, last_active_at: sql`now()` }).where("id", "=", id).execute();
+}
+
+/** What a link leads to: the terminal of one whose org isn't suspended. Undefined: to nothing. */
+export const readScreen = (place: TenantDb, id: string): Promise<{ name: string; screen: string | null } | undefined> =>
+  place
+    .selectFrom("agent_computers")
+    .select(["name", "screen"])
+    .where("id", "=", id as Id<"agent_computer">)
+    .where(sql<boolean>`not exists (${place.selectFrom("orgs").select("id").where("status", "=", "suspended")})`)
+    .executeTakeFirst();

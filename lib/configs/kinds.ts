@@ -133,7 +133,7 @@ const installation = {
 const computer = {
   name,
   lookup_key: orNull(key),
-  provider: { enum: ["sprites", "vercel"] },
+  provider: { enum: ["local", "sprites"] },
   region: orNull(text),
   config: orNull(map),
   metadata: orNull(map),

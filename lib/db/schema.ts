@@ -290,10 +290,11 @@ export interface Database {
     provider: Fixed<string>;
     region: Fixed<string>;
     config: Json<Metadata>;
-    status: ColumnType<ComputerStatus, never, ComputerStatus>;
-    error_message: ColumnType<string | null, never, string | null>;
-    url: ColumnType<string | null, never, string | null>;
+    status: Generated<ComputerStatus>;
+    error_message: string | null;
     last_active_at: ColumnType<string | null, never, string>;
+    asked_at: string | null;
+    screen: ColumnType<string | null, never, string>;
     metadata: Json<Metadata>;
     created_at: Stamp;
     updated_at: Stamp;

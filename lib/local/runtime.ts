@@ -6,8 +6,9 @@ import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
 import type { BuildOptions, BuildResult, PluginBuild } from "esbuild";
-import type { Models, Telemetry } from "../env.ts";
+import type { Computers, Models, Telemetry } from "../env.ts";
 import { cached } from "./cache.ts";
+import { serveComputers } from "./computers.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
 
 // Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
@@ -26,6 +27,8 @@ export type Secrets = Omit<
 const ASKING_MODELS = ["ai", "objects", "all"];
 /** Those that know what sessions do. */
 const TELLING_SPANS = ["objects", "all"];
+/** Those that ask for computers: as requests want it, and as the sweep finds it undone. */
+const ASKING_COMPUTERS = ["agents", "root", "all"];
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
@@ -34,6 +37,10 @@ export type RuntimeOptions = {
   models?: Models;
   /** Where spans go, for the Workers that have some. */
   telemetry?: Telemetry;
+  /** Who makes computers, for the Workers that ask for some. */
+  computers?: Computers;
+  /** Where the computers of this machine have their homes; without it there are none. */
+  computersDir?: string;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
   /** Where Durable Objects keep their storage; nowhere, if absent. */
@@ -138,11 +145,13 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   const groups = found.filter(([, { name }]) => reached.has(name));
   if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
   let code = await buildWorkers(groups, options);
+  const computers = options.computersDir === undefined ? null : serveComputers(options.computersDir);
   const workers = () =>
     groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
       if (ASKING_MODELS.includes(group)) given.push(...Object.entries(options.models ?? {}));
       if (TELLING_SPANS.includes(group)) given.push(...Object.entries(options.telemetry ?? {}));
+      if (ASKING_COMPUTERS.includes(group)) given.push(...Object.entries(options.computers ?? {}));
       if (options.allowLoopback !== undefined) given.push(["ALLOW_LOOPBACK", options.allowLoopback]);
       return {
         ...worker,
@@ -153,6 +162,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
         serviceBindings: {
           ...(worker.serviceBindings as Reaching["serviceBindings"]),
           ...{ EGRESS: egress(options), ...database(options) },
+          ...(computers && ASKING_COMPUTERS.includes(group) && { COMPUTERS: answering(computers) }),
         },
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
@@ -197,6 +207,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
     close: async () => {
       for (const cron of crons) cron.stop();
       await Promise.all(running);
+      computers?.close();
       await watching?.dispose();
       await miniflare.dispose();
     },
@@ -229,6 +240,11 @@ const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (aske
     status: answered.status,
     headers: [...answered.headers],
   });
+};
+
+const answering = (computers: ReturnType<typeof serveComputers>) => async (asked: Request) => {
+  const { status, body } = await computers.answer(new URL(asked.url).pathname.slice(1), await asked.text());
+  return new MiniflareResponse(body, { status });
 };
 
 /** Rebuilds the Workers when a file of theirs changes, the document among them; what comes together reloads once. */

@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import type { JWK } from "jose";
-import type { Models, Telemetry } from "../env.ts";
+import type { Computers, Models, Telemetry } from "../env.ts";
 import type { Credentials } from "./apps.ts";
 import { CACHE } from "./cache.ts";
 import { end, fail, onEnd, openDataDir, openEmbedded, openNamed, Refusal } from "./command.ts";
@@ -129,7 +129,7 @@ agentry serves on ${base_url} (these are in ${join(data, "credentials.json")}). 
 }
 
 async function serveWorkers(data: string, port: number, kept: Kept, ready: Promise<{ database: Database }>) {
-  const [{ startRuntime }, { serveNeon }, { keysOf }, { modelsOf, telemetryOf }] = await Promise.all([
+  const [{ startRuntime }, { serveNeon }, { keysOf }, { computersOf, modelsOf, telemetryOf }] = await Promise.all([
     import("./runtime.ts"),
     import("./neon.ts"),
     import("../auth/tokens.ts"),
@@ -153,6 +153,8 @@ async function serveWorkers(data: string, port: number, kept: Kept, ready: Promi
     },
     models: modelsOf(process.env as Models),
     telemetry: telemetryOf(process.env as Telemetry),
+    computers: computersOf(process.env as Computers),
+    computersDir: join(data, "computers"),
     ...(process.env.AGENTRY_ALLOW_LOOPBACK === "1" && { allowLoopback: hostOf(process.env.DATABASE_URL) }),
     ...(process.argv.includes("--watch") && {
       onReload: (ms: number) => {

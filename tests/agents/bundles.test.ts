@@ -318,7 +318,8 @@ describe("template_bundle", () => {
   });
 
   it("holds at most a hundred of each child, and five hundred configs", async () => {
-    const { acme, as } = await anApp();
+    const { acme, as, asDeveloper, at } = await anApp();
+    await must(asDeveloper("PATCH", at, { settings: { quotas: { computers: 1000 } } }), 200);
     const computers = Array.from({ length: 101 }, (_, i) => ({ name: `c${i}` }));
     expect((await make(as(acme), { template_bundle: { template: { name: "A", computers } } })).status).toBe(422);
     const most = await made(as(acme), { template_bundle: { template: { name: "A", computers: computers.slice(1) } } });

@@ -1,16 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, must, sql, together } from "../harness/index.ts";
+import { anAgent, anApp, must, together } from "../harness/index.ts";
 
 const at = (agent: { id: string }) => `/api/v1/agents/${agent.id}/agent_computers`;
 
 describe("POST /api/v1/agents/{agent}/agent_computers", () => {
-  it("answers the whole computer, in the agent's place and provisioning", async () => {
+  it("answers the whole computer, in the agent's place, and says what is missing where nobody makes it", async () => {
     const { app, acme, as } = await anApp();
     const agent = await anAgent(as(acme));
     const made = await must(as(acme)("POST", at(agent), { name: "desk" }), 200);
     expect(made).toEqual({
       ...{ id: made.id, app, agent: agent.id, name: "desk", lookup_key: null, provider: "sprites", region: "iad" },
-      ...{ config: { provider: "sprites" }, status: "provisioning", error_message: null, sprite_url: null },
+      ...{ config: { provider: "sprites" }, status: "error", sprite_url: null },
+      error_message: "Nobody makes sprites here: SPRITES_TOKEN is not set.",
       ...{ last_active_at: null, metadata: {}, created_at: made.created_at, updated_at: made.created_at },
     });
     expect(made.id).toMatch(/^cmp_[0-9A-Za-z]{22}$/);
@@ -21,13 +22,17 @@ describe("POST /api/v1/agents/{agent}/agent_computers", () => {
   it("copies the provider into the config, and the one on top wins", async () => {
     const { acme, as } = await anApp();
     const agent = await anAgent(as(acme));
-    const config = { provider: "vercel", size: 2 };
+    const config = { provider: "local", size: 2 };
     const inner = await must(as(acme)("POST", at(agent), { name: "a", config }), 200);
-    expect([inner.provider, inner.config]).toEqual(["vercel", config]);
+    expect([inner.provider, inner.config]).toEqual(["local", config]);
     const top = await must(as(acme)("POST", at(agent), { name: "a", config, provider: "sprites" }), 200);
     expect([top.provider, top.config]).toEqual(["sprites", { provider: "sprites", size: 2 }]);
-    const other = await as(acme)("POST", at(agent), { name: "a", config: { provider: "mine" } });
-    expect([other.status, other.body.error.fields[0].field]).toEqual([422, "config"]);
+    for (const provider of ["mine", "vercel"]) {
+      const other = await as(acme)("POST", at(agent), { name: "a", config: { provider } });
+      expect([other.status, other.body.error.fields[0].field]).toEqual([422, "config"]);
+      const beside = await as(acme)("POST", at(agent), { name: "a", provider });
+      expect([beside.status, beside.body.error.fields[0].field]).toEqual([422, "provider"]);
+    }
   });
 
   it("keeps a lookup_key once an app: 409", async () => {
@@ -38,34 +43,30 @@ describe("POST /api/v1/agents/{agent}/agent_computers", () => {
     expect([again.status, again.body.error.fields[0].field]).toEqual([409, "lookup_key"]);
   });
 
-  it("makes a hundred on an agent and no more, however many come at once: 422 limit_reached", async () => {
-    const { acme, as } = await anApp();
-    const agent = await anAgent(as(acme));
-    await sql(
-      `insert into data.agent_computers (id, app_id, sandbox_id, org_id, agent_id, name, provider, region)
-       select 'cmp_' || lpad(n::text, 22, '0'), app_id, sandbox_id, org_id, id, 'desk', 'sprites', 'iad'
-         from data.agents, generate_series(1, 97) n where id = $1`,
-      [agent.id],
-    );
-    const answers = await together(6, () => as(acme)("POST", at(agent), { name: "one more" }));
+  it("makes ten in an org and no more, however many come at once, or as many as its app says: 422 limit_reached", async () => {
+    const { acme, globex, as, asDeveloper, at: place } = await anApp();
+    const agents = [await anAgent(as(acme)), await anAgent(as(acme))];
+    for (const i of Array(7).keys()) await must(as(acme)("POST", at(agents[i % 2]), { name: "desk" }), 200);
+    const answers = await together(6, (i) => as(acme)("POST", at(agents[i % 2]), { name: "one more" }));
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 422, 422, 422]);
     const refused = answers.find(({ status }) => status === 422)!;
-    expect(refused.body.error.code).toBe("limit_reached");
-    expect((await must(as(acme)("GET", at(agent)), 200)).data.length).toBe(100);
+    expect(refused.body.error).toMatchObject({ code: "limit_reached", message: expect.stringContaining("at most 10") });
+    await must(as(globex)("POST", at(await anAgent(as(globex))), { name: "another org's" }), 200);
+    await must(asDeveloper("PATCH", place, { settings: { quotas: { computers: 11 } } }), 200);
+    await must(as(acme)("POST", at(agents[0]), { name: "the eleventh" }), 200);
+    expect((await as(acme)("POST", at(agents[1]), { name: "the twelfth" })).status).toBe(422);
   });
 });
 
 describe("a computer", () => {
-  it("does nothing before there is a provider: refresh and exec are 422 no_provider", async () => {
+  it("does nothing where there is no provider: refresh is 422 no_provider, exec not_ready", async () => {
     const { acme, as } = await anApp();
     const made = await must(as(acme)("POST", at(await anAgent(as(acme))), { name: "desk" }), 200);
     const path = `/api/v1/agent_computers/${made.id}`;
-    for (const answer of [
-      await as(acme)("POST", `${path}/refresh`),
-      await as(acme)("POST", `${path}/exec`, { command: "ls" }),
-    ]) {
-      expect([answer.status, answer.body.error.code]).toEqual([422, "no_provider"]);
-    }
+    const refreshed = await as(acme)("POST", `${path}/refresh`);
+    expect([refreshed.status, refreshed.body.error.code]).toEqual([422, "no_provider"]);
+    const ran = await as(acme)("POST", `${path}/exec`, { command: "ls" });
+    expect([ran.status, ran.body.error.code]).toEqual([422, "not_ready"]);
     expect(await must(as(acme)("GET", path), 200)).toEqual(made);
   });
 

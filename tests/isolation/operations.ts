@@ -19,6 +19,8 @@ export const PUBLIC = [
   "POST /api/v1/auth/refresh",
   // Its credential is its address: tests/hooks/hooks.test.ts tries others.
   "POST /hooks/{token}",
+  // By a link that is a credential: what isn't one is a 404, whatever computer it names.
+  "GET /api/v1/agent_computers/{computer}/screen",
 ];
 
 /** Routes that a secret key may ask, but not of a sandbox: 403 once all else is well. */

@@ -500,7 +500,7 @@ export class World {
     if (kind === "computer") {
       const body = { name: "c", lookup_key: key };
       const faults = [gone, !gone && this.#taken(kind, key) && 409];
-      return { ...act, body, faults, makes: add({ key, view: { ...body, status: "provisioning" } }) };
+      return { ...act, body, faults, makes: add({ key, view: { ...body, status: "error" } }) };
     }
     if (kind === "routine") {
       const event_type = choose([INVOKED, INVOKED, "thread.message.created"], a);

@@ -58,8 +58,6 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     .filter(([name, of]) => name.startsWith("POST ") && !promising(of))
     .flatMap(([name]) => (REPEATS.test(name) ? [] : [name]));
   expect(without).toEqual([
-    // There is no computer to run anything on yet.
-    "POST /api/v1/agent_computers/{computer}/exec",
     // A lease's owner is known by its name: what it says again changes nothing.
     "POST /api/v1/agents/{agent}/work_items/claim",
     // Decided once: again, it is a 409.

@@ -1,9 +1,17 @@
+import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { exportJWK, generateKeyPair } from "jose";
 import { expect, it } from "vitest";
-import { MODEL_VARIABLES, modelsOf, TELEMETRY_VARIABLES, telemetryOf } from "../../../lib/env.ts";
+import {
+  COMPUTER_VARIABLES,
+  computersOf,
+  MODEL_VARIABLES,
+  modelsOf,
+  TELEMETRY_VARIABLES,
+  telemetryOf,
+} from "../../../lib/env.ts";
 import { ROOT, readGroups } from "../../../lib/local/groups.ts";
 import { bundling, makeDocument, startRuntime } from "../../../lib/local/runtime.ts";
 
@@ -27,9 +35,9 @@ async function signs(main: string): Promise<boolean> {
  */
 const MOST: Record<string, number> = {
   ...{
-    root: 150,
-    all: 815,
-    agents: 230,
+    root: 153,
+    all: 830,
+    agents: 234,
     routines: 214,
     configs: 240,
     ai: 430,
@@ -51,18 +59,22 @@ it("keeps each Worker small", { timeout: 180_000 }, async () => {
   expect(sizes.filter(({ group, size }) => size > (MOST[group] ?? MOST_OF_OTHERS))).toEqual([]);
 });
 
-it("gives the keys of models, and of telemetry, to those Workers that use them, and to no other", {
+it("gives the keys of models, of telemetry and of computers to those Workers that use them, and to no other", {
   timeout: 60_000,
 }, async () => {
   const groups = (await readGroups()).map(([group]) => group);
   const secrets = { ISSUERS: "http://agentry.test", DATABASE_URL: "", JWKS: "", PUBLIC_JWKS: "", ROOT_SECRETS: "" };
   const models = Object.fromEntries(MODEL_VARIABLES.map((name) => [name, `a value of ${name}`]));
   const telemetry = Object.fromEntries(TELEMETRY_VARIABLES.map((name) => [name, `a value of ${name}`]));
-  const runtime = await startRuntime({ port: 0, secrets, models, telemetry, groups });
+  const computers = Object.fromEntries(COMPUTER_VARIABLES.map((name) => [name, `a value of ${name}`]));
+  const computersDir = join(tmpdir(), "agentry-no-computers");
+  const runtime = await startRuntime({ port: 0, secrets, models, telemetry, computers, computersDir, groups });
   try {
     for (const group of groups) {
-      const bindings = (await runtime.bindings(group)) as never;
+      const bindings = (await runtime.bindings(group)) as object;
       expect([group, modelsOf(bindings)]).toEqual([group, ["ai", "objects", "all"].includes(group) ? models : {}]);
+      const asking = ["agents", "root", "all"].includes(group);
+      expect([group, computersOf(bindings), "COMPUTERS" in bindings]).toEqual([group, asking ? computers : {}, asking]);
       expect([group, telemetryOf(bindings)]).toEqual([group, ["objects", "all"].includes(group) ? telemetry : {}]);
     }
   } finally {
