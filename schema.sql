@@ -294,8 +294,8 @@ alter table data.apps add constraint apps_retention_days_check check (settings @
         && @.retention_days.webhook_deliveries % 1 == 0)))');
 -- Not below seven days: for so long a delivery that comes again is known.
 alter table data.apps add constraint apps_retention_of_receipts_check check (settings @? '$ ?
-  (!exists (@.retention_days.receipts)
-    || (@.retention_days.receipts >= 7 && @.retention_days.receipts <= 3650 && @.retention_days.receipts % 1 == 0))');
+  (!exists (@.retention_days.webhook_receipts)
+    || (@.retention_days.webhook_receipts >= 7 && @.retention_days.webhook_receipts <= 3650 && @.retention_days.webhook_receipts % 1 == 0))');
 -- The app's own record: anybody inside may read it, only a production developer changes it.
 select app.guard('data.apps', 'select, update (name, settings, updated_at)');
 create policy tenant on data.apps for select to agentry_api using (id = (select t.app from app.tenant() t));
@@ -2604,7 +2604,8 @@ begin
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,events}')::integer, 30))) as event,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,occurrences}')::integer, 30))) as occurrence,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as run,
-        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_deliveries}')::integer, 30))) as delivery
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_deliveries}')::integer, 30))) as delivery,
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_receipts}')::integer, 30))) as receipt
       from data.apps a)
     select k.*, t.sandbox_id from kept k join data.tenants t on t.app_id = k.app_id and t.org_id = '-'
      where exists (select from data.activity_feed_entries e
@@ -2617,7 +2618,9 @@ begin
        or exists (select from data.agent_routine_runs r
          where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and (r.id < 'arr_' || k.run or (r.id >= 'atr_' and r.id < 'atr_' || k.run)))
        or exists (select from data.webhook_deliveries d
-         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whd_' || k.delivery) loop
+         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whd_' || k.delivery)
+       or exists (select from data.webhook_receipts d
+         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whr_' || k.receipt) loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
@@ -2660,18 +2663,10 @@ begin
        limit greatest(0, most - deleted)));
     get diagnostics n = row_count;
     deleted := deleted + n;
-  end loop;
-  -- Receipts of inbound webhooks, as long as their app keeps them.
-  for one in with kept as materialized (
-      select a.id as app_id, app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,receipts}')::integer, 30))) as receipt
-      from data.apps a)
-    select k.*, t.sandbox_id from kept k join data.tenants t on t.app_id = k.app_id and t.org_id = '-'
-     where exists (select from data.webhook_receipts r
-       where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and r.id < 'whr_' || k.receipt) loop
-    exit when deleted >= most;
     delete from data.webhook_receipts where ctid = any (array(
-      select ctid from data.webhook_receipts r
-       where r.app_id = one.app_id and r.sandbox_id = one.sandbox_id and r.id < 'whr_' || one.receipt limit most - deleted));
+      select ctid from data.webhook_receipts d
+       where d.app_id = one.app_id and d.sandbox_id = one.sandbox_id and d.id < 'whr_' || one.receipt
+       limit greatest(0, most - deleted)));
     get diagnostics n = row_count;
     deleted := deleted + n;
   end loop;

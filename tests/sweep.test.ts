@@ -178,7 +178,7 @@ it("receipts of webhooks go after 30 days, or as many as their app says, a week 
     return (await own.database.query<{ id: string }>(found, [app_id])).map(({ id }) => id);
   };
   const keep = (n: number) =>
-    own.database.query(`update data.apps set settings = '{"retention_days": {"receipts": ${n}}}' where id = $1`, [
+    own.database.query(`update data.apps set settings = '{"retention_days": {"webhook_receipts": ${n}}}' where id = $1`, [
       app_id,
     ]);
   expect(await left()).toEqual([ids[0], ids[1]]);

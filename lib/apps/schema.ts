@@ -23,7 +23,7 @@ const settings = v.pipe(
           v.strictObject({
             ...{ events: days, occurrences: days, runs: days, webhook_deliveries: days },
             // Receipts are what a webhook knows a delivery by that comes again.
-            receipts: v.optional(number(7, 3650)),
+            webhook_receipts: v.optional(number(7, 3650)),
           }),
         ),
       ),

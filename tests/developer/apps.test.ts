@@ -81,7 +81,7 @@ describe("PATCH /protected/api/v2/developer/apps/:app_id", () => {
     ["retention_days.events", 0],
     ["retention_days.occurrences", 3651],
     ["retention_days.runs", null],
-    ["retention_days.receipts", 6],
+    ["retention_days.webhook_receipts", 6],
     ["retention_days.sessions", 30],
     ["quotas.inbound_webhooks", 0],
   ])("refuses the setting %s as %j, naming it", async (name, value) => {

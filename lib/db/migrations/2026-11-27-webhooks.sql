@@ -3,7 +3,7 @@
 alter table app.erasures
   drop constraint erasures_kind_check,
   add constraint erasures_kind_check
-    check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run', 'webhook_endpoint'));
+    check (kind in ('agent_session', 'event_subscription', 'agent', 'agent_routine_run', 'webhook_endpoint', 'agent_computer'));
 
 -- Webhook endpoints: addresses that are told of events, an org's, or the app's, which hear of every org's. What is on its way
 -- to one, its Durable Object holds.
@@ -112,8 +112,8 @@ alter table data.apps
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
 -- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
--- agent that has ended, entries of the feed, calls of models, events, occurrences, runs and deliveries of webhooks when their
--- app keeps them no longer. Whoever calls it, and however often, deletes nothing else.
+-- agent that has ended, entries of the feed, calls of models, events, occurrences, runs, deliveries and receipts of
+-- webhooks when their app keeps them no longer. Whoever calls it, and however often, deletes nothing else.
 create or replace function app.sweep() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -160,7 +160,8 @@ begin
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,events}')::integer, 30))) as event,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,occurrences}')::integer, 30))) as occurrence,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as run,
-        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_deliveries}')::integer, 30))) as delivery
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_deliveries}')::integer, 30))) as delivery,
+        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_receipts}')::integer, 30))) as receipt
       from data.apps a)
     select k.*, t.sandbox_id from kept k join data.tenants t on t.app_id = k.app_id and t.org_id = '-'
      where exists (select from data.activity_feed_entries e
@@ -173,7 +174,9 @@ begin
        or exists (select from data.agent_routine_runs r
          where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and (r.id < 'arr_' || k.run or (r.id >= 'atr_' and r.id < 'atr_' || k.run)))
        or exists (select from data.webhook_deliveries d
-         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whd_' || k.delivery) loop
+         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whd_' || k.delivery)
+       or exists (select from data.webhook_receipts d
+         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whr_' || k.receipt) loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
@@ -213,6 +216,12 @@ begin
     delete from data.webhook_deliveries where ctid = any (array(
       select ctid from data.webhook_deliveries d
        where d.app_id = one.app_id and d.sandbox_id = one.sandbox_id and d.id < 'whd_' || one.delivery
+       limit greatest(0, most - deleted)));
+    get diagnostics n = row_count;
+    deleted := deleted + n;
+    delete from data.webhook_receipts where ctid = any (array(
+      select ctid from data.webhook_receipts d
+       where d.app_id = one.app_id and d.sandbox_id = one.sandbox_id and d.id < 'whr_' || one.receipt
        limit greatest(0, most - deleted)));
     get diagnostics n = row_count;
     deleted := deleted + n;
