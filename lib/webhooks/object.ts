@@ -54,6 +54,7 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
   #way: Way | null = null;
   #news = () => {};
   #owing = false;
+  #gone = false;
 
   constructor(ctx: DurableObjectState, env: Bindings) {
     super(ctx, env);
@@ -121,6 +122,11 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     } finally {
       this.#testing--;
     }
+  }
+
+  override async erase(): Promise<void> {
+    this.#gone = true;
+    await super.erase();
   }
 
   get #org() {
@@ -234,6 +240,7 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     this.#flying.add(id);
     const { attempt, put_off } = await send(egressOf(this.env), way, { id: event, body });
     this.#flying.delete(id);
+    if (this.#gone) return;
     const { status } = attempt;
     const isDelivered = status !== null && status >= 200 && status < 300;
     const after = isDelivered ? null : nextAttempt(tries + 1, Math.random(), put_off);
