@@ -420,12 +420,17 @@ describe("what is started", () => {
     expect(run).toMatchObject({ automation_id: automation.id, agent_id: agent, payload: { body: { order: 1 } } });
   });
 
-  it("of GitHub's is a run of the event by GitHub's name", async () => {
-    const hook = await make({ provider: "github", routine: (await aRoutine()).id });
+  it("of GitHub's is one run, of the event by GitHub's name, though that starts the routine, too", async () => {
+    const listens = await aRoutine({ event_type: "webhook.github_app.pull_request" });
+    const hook = await make({ provider: "github", routine: listens.id });
     const receipt = await receiptOf(send(hook, "{}", await senders.github!.sign(hook.secret, "{}", "1", new Date())));
-    const [run] = await sql("select event_name, event_id from data.agent_routine_runs where id = $1", [receipt.run]);
+    const runs = () =>
+      sql("select id, event_name, event_id, status from data.agent_routine_runs where routine_id = $1", [listens.id]);
+    await expect.poll(async () => (await runs())[0]?.status, { timeout: 20_000 }).toBe("completed");
     const [, second] = await eventsOf(hook);
-    expect(run).toEqual({ event_name: "webhook.github_app.pull_request", event_id: second.id });
+    expect(await runs()).toEqual([
+      { id: receipt.run, event_name: "webhook.github_app.pull_request", event_id: second.id, status: "completed" },
+    ]);
   });
 
   it("is nothing where it is paused, or gone: the delivery is taken, and its receipt says so", async () => {
