@@ -7,6 +7,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { cpus, loadavg } from "node:os";
 import { resolve } from "node:path";
 import { measureHealth } from "./health.ts";
+import { measureHooks } from "./hooks.ts";
 import { benchHostile } from "./hostile.ts";
 import type { Request } from "./load.ts";
 import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
@@ -187,6 +188,7 @@ async function bench(cleanup: Cleanup, url: string) {
   await measureRuns(cleanup, system, { judge });
   await measureSchedules(cleanup, system, { judge });
   await measureHealth(cleanup, system, { judge });
+  await measureHooks(cleanup, system, { judge });
   print(rows);
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
@@ -216,7 +218,7 @@ async function benchSessions(cleanup: Cleanup, url: string) {
   print(aims);
 }
 
-/** Runs, schedules, or health, alone. */
+/** Runs, schedules, health or hooks, alone. */
 async function benchAlone(cleanup: Cleanup, url: string, measure: typeof measureRuns) {
   await measure(cleanup, await startProduct(cleanup, url, { groups: ["developer"] }), { judge });
   print(aims);
@@ -238,6 +240,7 @@ try {
   else if (process.argv[2] === "runs") await benchAlone(cleanup, url, measureRuns);
   else if (process.argv[2] === "schedules") await benchAlone(cleanup, url, measureSchedules);
   else if (process.argv[2] === "health") await benchAlone(cleanup, url, measureHealth);
+  else if (process.argv[2] === "hooks") await benchAlone(cleanup, url, measureHooks);
   else if (process.argv[2] === "events") await benchEvents(cleanup, url);
   else if (process.argv[2] !== "hostile") await bench(cleanup, url);
   else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;

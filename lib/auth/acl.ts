@@ -81,6 +81,11 @@ export function nextAcl(body: AclBody | null): RawBuilder<string | null> {
 export const firstAcl = (body: AclBody | null): RawBuilder<string | null> =>
   nextAcl(body && { grants: body.grants ?? body.add ?? null });
 
+/** Who passes a row's list, as a list: whom it names, and the user whose the row is. */
+export const wholeAcl = sql<string | null>`app.acl_patch(acl, case when acl is null or user_id is null then '[]' else
+  jsonb_build_array(jsonb_build_object('principal_type', 'user', 'principal', user_id, 'actions', '["read", "write"]'::jsonb))
+  end, '[]')`;
+
 /** Whose a row is: the column that names its owner, by the type of principal. */
 type Owners = Partial<Record<"user" | "team" | "agent", string>>;
 

@@ -1,5 +1,6 @@
 /** What comes to a webhook's address: whether it counts, what is written of it, and what it starts. */
 import { sql } from "kysely";
+import { wholeAcl } from "../auth/acl.ts";
 import { sha256 } from "../auth/keys.ts";
 import { hex } from "../auth/secrets.ts";
 import { isLive } from "../configs/access.ts";
@@ -12,7 +13,6 @@ import { isKey } from "../http/once.ts";
 import { isWithinAsJson } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { tellingRun } from "../routine-runs/queries.ts";
-import { wholeAcl } from "../routines/queries.ts";
 import { bodyOf } from "./body.ts";
 import { answerOf, deliveryIdOf, GITHUB_EVENT, headersOf, isSigned } from "./providers.ts";
 import { secretsOf } from "./queries.ts";

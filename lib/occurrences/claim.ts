@@ -2,6 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import * as v from "valibot";
 import { telling } from "../agents/children.ts";
+import { wholeAcl } from "../auth/acl.ts";
 import type { OccurrenceOutcome, Overlap, Row, ScheduleStatus } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
@@ -9,7 +10,6 @@ import { CRON_EVENT } from "../events/trigger.ts";
 import { newId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
 import { tellingRun } from "../routine-runs/queries.ts";
-import { wholeAcl } from "../routines/queries.ts";
 import type { SessionRow } from "../sessions/remote.ts";
 import { createSessionBody } from "../sessions/schema.ts";
 import { ofWhat, waitingOf, waits } from "./queries.ts";

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { listChildrenOf, passesOwn, reachChild } from "../agents/children.ts";
 import { lookupKeyShape } from "../agents/schema.ts";
-import { passes, type Reached } from "../auth/acl.ts";
+import { passes, type Reached, wholeAcl } from "../auth/acl.ts";
 import { isLive, mayConfig } from "../configs/access.ts";
 import type { RunId } from "../db/schema.ts";
 import { mustHold, type Rows } from "../db/statements.ts";
@@ -10,7 +10,6 @@ import { ApiError, invalid, notFound, refused, unprocessable } from "../errors.t
 import { emitting } from "../events/emit.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
-import { wholeAcl } from "../routines/queries.ts";
 import { readersOfRun } from "../runs/project.ts";
 import { withOutcome } from "../sessions/queries.ts";
 import type { CallRow, ListCalls } from "../sessions/schema.ts";

@@ -170,8 +170,3 @@ export const pauseRoutine = (db: TenantDb, id: Id<"agent_routine">): Promise<Rou
       otherwise: () => unprocessable("not_active", "This routine is a draft: there is nothing to pause yet."),
     },
   );
-
-/** Who passes a routine's list, as a list: whom it names, and the user whose the routine is. */
-export const wholeAcl = sql<string | null>`app.acl_patch(acl, case when acl is null or user_id is null then '[]' else
-  jsonb_build_array(jsonb_build_object('principal_type', 'user', 'principal', user_id, 'actions', '["read", "write"]'::jsonb))
-  end, '[]')`;

@@ -1,5 +1,6 @@
 /** How runs come about: of events, and when there is room for them. */
 import { type RawBuilder, sql } from "kysely";
+import { wholeAcl } from "../auth/acl.ts";
 import { isLive } from "../configs/access.ts";
 import type { Overlap, Row } from "../db/schema.ts";
 import type { Rows, Statement } from "../db/statements.ts";
@@ -10,7 +11,6 @@ import { type Id, newId } from "../ids.ts";
 import { jsonHash } from "../model/index.ts";
 import { forEach } from "../objects/each.ts";
 import { quotasOf, reaching } from "../quotas.ts";
-import { wholeAcl } from "../routines/queries.ts";
 import { type Admission, admit } from "./admit.ts";
 import { firing } from "./match.ts";
 import { entry, entryOf, turning } from "./project.ts";

@@ -100,9 +100,10 @@ describe.each(Object.entries(senders))("%s", (_, { provider, fields, secret, bod
     const told = (await eventsOf(hook)).filter(({ payload }) => payload.delivery_id === id);
     expect(told.filter(({ name }) => name === "webhook.inbound")).toHaveLength(1);
     // After seven days nobody sends it again: it is another.
-    await sql("update data.webhook_receipts set created_at = created_at - interval '7 days' where id = $1", [
-      first.receipt,
-    ]);
+    const age = "update data.webhook_receipts set created_at = now() - $2::interval where id = $1";
+    await sql(age, [first.receipt, "6 days 23 hours 59 minutes"]);
+    expect(await must(send(hook, ...(await signed(id))), 202)).toEqual(first);
+    await sql(age, [first.receipt, "7 days"]);
     expect((await must(send(hook, ...(await signed(id))), 202)).receipt).not.toBe(first.receipt);
   });
 
@@ -173,6 +174,26 @@ describe.each(Object.entries(senders))("%s", (_, { provider, fields, secret, bod
     expect(await tries()).toEqual([202, 202, 202, 202]);
     await sql("update data.inbound_webhooks set previous_ends_at = now() where id = $1", [own.id]);
     expect(await tries()).toEqual([404, 404, 401, 202]);
+  });
+});
+
+describe("a provider that rotates its own secret", () => {
+  it.each(["standard", "svix", "stripe"])("and signs by both, as %s does, is believed by either", async (name) => {
+    const { provider, secret, body, sign, bears } = senders[name]!;
+    const [own, other] = [secret(), secret()];
+    const hook = await make({ provider, secret: own });
+    const [id, at] = [unique("two"), new Date()];
+    const [good, bad] = await Promise.all([own, other].map((by) => sign(by, body(id), id, at)));
+    const both = (one: Headers, two: Headers) => ({
+      ...one,
+      [bears]: name === "stripe" ? `${one[bears]},${two[bears]!.split(",")[1]}` : `${one[bears]} ${two[bears]}`,
+    });
+    const { receipt } = await must(send(hook, body(id), both(bad!, good!)), 202);
+    expect(await must(send(hook, body(id), both(good!, bad!)), 202)).toEqual({ receipt });
+    expect((await send(hook, body(id), both(bad!, bad!))).status).toBe(401);
+    // A scheme that is another one's.
+    const older = good![bears]!.replace(/v1([=,])/, "v0$1");
+    expect((await send(hook, body(id), { ...good, [bears]: older })).status).toBe(401);
   });
 });
 
@@ -420,12 +441,17 @@ describe("what is started", () => {
     expect(run).toMatchObject({ automation_id: automation.id, agent_id: agent, payload: { body: { order: 1 } } });
   });
 
-  it("of GitHub's is a run of the event by GitHub's name", async () => {
-    const hook = await make({ provider: "github", routine: (await aRoutine()).id });
+  it("of GitHub's is one run, of the event by GitHub's name, though that starts the routine, too", async () => {
+    const listens = await aRoutine({ event_type: "webhook.github_app.pull_request" });
+    const hook = await make({ provider: "github", routine: listens.id });
     const receipt = await receiptOf(send(hook, "{}", await senders.github!.sign(hook.secret, "{}", "1", new Date())));
-    const [run] = await sql("select event_name, event_id from data.agent_routine_runs where id = $1", [receipt.run]);
+    const runs = () =>
+      sql("select id, event_name, event_id, status from data.agent_routine_runs where routine_id = $1", [listens.id]);
+    await expect.poll(async () => (await runs())[0]?.status, { timeout: 20_000 }).toBe("completed");
     const [, second] = await eventsOf(hook);
-    expect(run).toEqual({ event_name: "webhook.github_app.pull_request", event_id: second.id });
+    expect(await runs()).toEqual([
+      { id: receipt.run, event_name: "webhook.github_app.pull_request", event_id: second.id, status: "completed" },
+    ]);
   });
 
   it("is nothing where it is paused, or gone: the delivery is taken, and its receipt says so", async () => {

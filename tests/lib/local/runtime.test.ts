@@ -36,7 +36,7 @@ async function signs(main: string): Promise<boolean> {
 const MOST: Record<string, number> = {
   ...{
     root: 153,
-    all: 830,
+    all: 860,
     agents: 234,
     routines: 214,
     configs: 240,
