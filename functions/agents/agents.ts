@@ -18,7 +18,6 @@ import {
   planOfTemplate,
 } from "../../lib/bundles/queries.ts";
 import { agentExport, createdAgent, exportQuery } from "../../lib/bundles/schema.ts";
-import { defaultProvider } from "../../lib/computers/providers.ts";
 import { namingUses } from "../../lib/configs/uses.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
@@ -64,13 +63,13 @@ agents.post(
     const body = c.req.valid("json");
     const { template_bundle, template } = body;
     if (template_bundle || template) mustCover(c.var.credential, CARRIED, "write");
-    const bundle = template_bundle && (await planOf(template_bundle, defaultProvider(c.env)));
+    const bundle = template_bundle && (await planOf(template_bundle, c.env));
     if (bundle) await mustBeWhole(c.var.db, bundle);
     const { agent, configs } = await c.var.once(
       async (db, id): Promise<Installed> => {
         if (bundle) return installAgent(db, id, body, bundle, "template_bundle.template");
         if (!template) return { agent: await createAgent(db, id, body) };
-        const plan = await planOfTemplate(c.var.db, body, defaultProvider(c.env));
+        const plan = await planOfTemplate(c.var.db, body, c.env);
         await mustBeWhole(c.var.db, plan);
         return installAgent(db, id, body, plan, "template");
       },

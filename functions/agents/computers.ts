@@ -1,6 +1,6 @@
 import { deleteChild, getChild, listChildren } from "../../lib/agents/children.ts";
 import { allow, openPlace } from "../../lib/auth/allow.ts";
-import { defaultProvider } from "../../lib/computers/providers.ts";
+import { columnsOf } from "../../lib/computers/providers.ts";
 import { createComputer, readScreen } from "../../lib/computers/queries.ts";
 import {
   type ComputerRow,
@@ -13,7 +13,7 @@ import {
   toComputer,
 } from "../../lib/computers/schema.ts";
 import { readLink, spriteUrl, toSvg } from "../../lib/computers/screen.ts";
-import { destroy, exec, provision, refresh, whyNone } from "../../lib/computers/use.ts";
+import { destroy, exec, provision, refresh } from "../../lib/computers/use.ts";
 import type { Bindings } from "../../lib/env.ts";
 import { notFound } from "../../lib/errors.ts";
 import { gives, givesBytes, givesNothing } from "../../lib/http/gives.ts";
@@ -47,10 +47,8 @@ computers.post(
   gives(200, computer, 409),
   async (c) => {
     const { agent } = c.req.param();
-    const body = c.req.valid("json");
-    const provider = String(body.provider ?? body.config?.provider ?? defaultProvider(c.env));
     const row = await c.var.once(
-      (db, id) => createComputer(db, agent, id, body, provider, whyNone(c.env, provider)),
+      (db, id) => createComputer(db, agent, id, columnsOf(c.env, c.req.valid("json"))),
       (db, id) => getChild(db, "agent_computer", id),
     );
     if (row.status === "provisioning") c.executionCtx.waitUntil(provision(c.env, row));

@@ -5,6 +5,7 @@
 import * as v from "valibot";
 import { type Bundle, type File, MAX_CONFIGS } from "../agents/bundle.ts";
 import { lookupKey } from "../agents/schema.ts";
+import { columnsOf, type Providing } from "../computers/providers.ts";
 import { createComputerBody } from "../computers/schema.ts";
 import { judge, type Parsed, parseTogether, type Read, spoken } from "../configs/content.ts";
 import { validateAgainst } from "../configs/json-schema.ts";
@@ -221,8 +222,8 @@ async function planConfigs(bundle: Bundle, suffix: string, read: Read, faults: F
   return { configs, brought };
 }
 
-/** The plan of a bundle. `provider` is that of computers which name none. */
-export async function planOf(bundle: Bundle, provider = "sprites"): Promise<Plan> {
+/** The plan of a bundle. `env` says which computers there are. */
+export async function planOf(bundle: Bundle, env: Providing = {}): Promise<Plan> {
   const suffix = bundle.lookup_key_suffix ?? "";
   const faults: FieldError[] = [];
   const fault = (at: string, message: string) => void faults.push({ field: `template_bundle.${at}`, message });
@@ -246,7 +247,7 @@ export async function planOf(bundle: Bundle, provider = "sprites"): Promise<Plan
   const folder = folderOf(words(file.relative_path) ?? "");
   const templates = (path: string) => paths.get(path) ?? paths.get(folder ? `${folder}/${path}` : path);
   const plan = planTemplate(said, {
-    ...{ suffix, configs, templates, at: "template_bundle.template", actions: bundle.setup_actions ?? [], provider },
+    ...{ suffix, configs, templates, at: "template_bundle.template", actions: bundle.setup_actions ?? [], env },
   });
   return { ...plan, faults: [...faults, ...plan.faults] };
 }
@@ -276,12 +277,11 @@ type Around = {
   at: string;
   /** Beside those of the template. */
   actions: Said[];
-  /** Of computers that name none. */
-  provider: string;
+  env: Providing;
 };
 
 /** The plan of what an AgentTemplate says. */
-export function planTemplate(template: Said, { suffix, configs, templates, at, actions, provider }: Around): Plan {
+export function planTemplate(template: Said, { suffix, configs, templates, at, actions, env }: Around): Plan {
   const plan = { ...emptyPlan(), configs };
   const { rows, references } = plan;
   const tell = (pointer: string, message: string) => {
@@ -455,11 +455,7 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     };
     const body = read(createComputerBody, said, `/computers/${i}`);
     if (!body) continue;
-    const made = { provider: String(body.provider ?? body.config?.provider ?? provider) };
-    rows.agent_computers.push({
-      ...{ id: newId("agent_computer"), name: body.name, lookup_key: body.lookup_key ?? null, ...made },
-      ...{ region: body.region ?? "iad", config: { ...body.config, ...made }, metadata: body.metadata ?? {} },
-    });
+    rows.agent_computers.push({ id: newId("agent_computer"), ...columnsOf(env, body) });
   }
 
   const said = [...maps(template.setup_actions), ...more];

@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type Carried, createAgent, getAgent, ownerOf, placeOf } from "../agents/queries.ts";
 import type { AgentRow, CreateAgent } from "../agents/schema.ts";
+import type { Providing } from "../computers/providers.ts";
 import { mayConfig } from "../configs/access.ts";
 import { configNamed, templatesNamed } from "../configs/queries.ts";
 import type { Rows } from "../db/statements.ts";
@@ -209,9 +210,11 @@ export async function installedAgent(db: TenantDb, id: Id<"agent">, plan: Plan):
   return { agent, ...(plan.configs.length && { configs: entriesOf({ ...plan, configs }) }) };
 }
 
-/** The plan of a template that is a config of where the agent is to be. 422 where there is none that the viewer may read.
- * `provider` as in `planOf`. */
-export async function planOfTemplate(db: TenantDb, body: CreateAgent, provider: string): Promise<Plan> {
+/**
+ * The plan of a template that is a config of where the agent is to be; `env` as in `planOf`. 422 where there is none that
+ * the viewer may read.
+ */
+export async function planOfTemplate(db: TenantDb, body: CreateAgent, env: Providing): Promise<Plan> {
   const place = placeOf(db, body);
   const owner = ownerOf(place, body.user) as Rows<"users">;
   const org = sql`(${owner.select("org_id")})`;
@@ -233,7 +236,7 @@ export async function planOfTemplate(db: TenantDb, body: CreateAgent, provider: 
       templates: (path: string) => templates.get(path),
       at: "template",
       actions: [],
-      provider,
+      env,
     },
   });
   return { ...plan, template: id };

@@ -4,28 +4,21 @@ import type { ComputerStatus } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound } from "../errors.ts";
 import type { Id } from "../ids.ts";
-import type { ComputerRow, CreateComputer } from "./schema.ts";
+import type { columnsOf } from "./providers.ts";
+import type { ComputerRow } from "./schema.ts";
 
-/**
- * Records a computer of an agent, by a provider that is about to be asked for it. Where there is none, as `missing` says,
- * it is in error from the start. 422 `limit_reached` beyond the org's tenth.
- */
+/** Records a computer of an agent, which its provider is about to be asked for. 422 `limit_reached` beyond the org's tenth. */
 export function createComputer(
   db: TenantDb,
   agent: string,
   id: Id<"agent_computer">,
-  { name, lookup_key, region, metadata, config }: CreateComputer,
-  provider: string,
-  missing: string | null,
+  { config, metadata, ...columns }: ReturnType<typeof columnsOf>,
 ): Promise<ComputerRow> {
   return createChild(db, "agent_computer", agent, id, {
-    name,
-    lookup_key: lookup_key ?? null,
-    provider,
-    region: region ?? "iad",
-    config: JSON.stringify({ ...config, provider }),
-    metadata: JSON.stringify(metadata ?? {}),
-    ...(missing === null ? { asked_at: sql`now()` } : { status: "error" as const, error_message: missing }),
+    ...columns,
+    config: JSON.stringify(config),
+    metadata: JSON.stringify(metadata),
+    ...(columns.status === "provisioning" && { asked_at: sql`now()` }),
   });
 }
 

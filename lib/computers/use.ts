@@ -19,23 +19,12 @@ const LEASE_MS = 700_000;
 const ofOrg = new Gate({ most: 2, lease_ms: LEASE_MS });
 const ofAll = new Gate({ most: 8, lease_ms: LEASE_MS });
 
-/** Why nobody here makes computers of this provider; null, if somebody does. */
-export function whyNone(env: Bindings, provider: string): string | null {
-  try {
-    providerOf(env, provider);
-    return null;
-  } catch (error) {
-    if (error instanceof Refused) return error.message;
-    throw error;
-  }
-}
-
-/** What its provider answers; a no as the refusal that it is, silence as what nobody can tell. */
-async function asking<T>(env: Bindings, row: ComputerRow, ask: (provider: Provider) => Promise<T>) {
+/** What its provider answers; a no as the refusal `code`, silence as what nobody can tell. */
+async function asking<T>(env: Bindings, row: ComputerRow, code: string, ask: (provider: Provider) => Promise<T>) {
   try {
     return await ask(providerOf(env, row.provider));
   } catch (error) {
-    if (error instanceof Refused) throw unprocessable("no_provider", error.message);
+    if (error instanceof Refused) throw unprocessable(code, error.message);
     if (error instanceof ApiError) throw error;
     console.error(JSON.stringify({ computer: row.id, error: String(error) }));
     const silent = "The computer's provider didn't answer. Whether it did what it was asked, nobody knows.";
@@ -81,7 +70,7 @@ export async function refresh(
   id: ComputerRow["id"],
 ): Promise<ComputerRow> {
   const row = await findComputer(db, id);
-  const exists = await asking(env, row, (provider) => provider.exists(id));
+  const exists = await asking(env, row, "no_provider", (provider) => provider.exists(id));
   if (exists) return setStatus(db, id, "ready", null);
   if (row.status === "provisioning") throw unprocessable("not_provisioned", "This computer hasn't been made yet.");
   return row.status === "error" ? row : setStatus(db, id, "terminated", null);
@@ -110,7 +99,7 @@ export async function exec(
       const ran = await watched(
         c,
         () => findComputer(db, id),
-        (signal) => asking(env, row, (provider) => provider.exec(id, command, signal)),
+        (signal) => asking(env, row, "not_ready", (provider) => provider.exec(id, command, signal)),
       );
       const noted = openPlace(env, row).then((place) =>
         noteUse(place, id, screenAfter(row.screen, command.command, ran.output)),

@@ -111,6 +111,9 @@ describe.runIf(hasBubblewrap)("a computer of this machine", { timeout: 120_000 }
     expect((await run(id, "true", { dir: "/nowhere" })).exit_code).not.toBe(0);
     expect(await run(id, "printf 'a\\377b'")).toEqual({ exit_code: 0, output: "a\uFFFDb" });
     expect((await must(ask("GET", at(id)), 200)).last_active_at).toBeTruthy();
+    const other = await aComputer();
+    await must(app.asDeveloper("POST", at(other, "/exec"), { command: "true" }), 200);
+    expect((await must(ask("GET", at(other)), 200)).last_active_at).toBeTruthy();
     for (const timeout_seconds of [0, 601, 1.5]) {
       expect((await ask("POST", at(id, "/exec"), { command: "true", timeout_seconds })).status).toBe(422);
     }
@@ -132,7 +135,7 @@ describe.runIf(hasBubblewrap)("a computer of this machine", { timeout: 120_000 }
     const id = await aComputer();
     rmSync(join(dir, id), { recursive: true });
     const lost = await ask("POST", at(id, "/exec"), { command: "true" });
-    expect(lost.status).toBe(422);
+    expect([lost.status, lost.body.error.code]).toEqual([422, "not_ready"]);
     expect((await must(ask("POST", at(id, "/refresh")), 200)).status).toBe("terminated");
     expect((await ask("POST", at(id, "/exec"), { command: "true" })).body.error.code).toBe("not_ready");
   });
@@ -149,6 +152,26 @@ describe.runIf(hasBubblewrap)("a computer of this machine", { timeout: 120_000 }
     await own.fireCrons();
     expect((await list()).map(({ status }) => status)).toEqual(["error", "ready"]);
     expect((await list())[0].error_message).toContain("no such provider");
+    // One that nobody was asked for is nowhere, and leaves nothing to be ended.
+    const { id: eve } = await must(ask("POST", "/api/v1/agents", { template_bundle: { template } }), 200);
+    const left = async () =>
+      (await own.database.query("select * from app.erasures where kind = 'agent_computer'", [])).length;
+    const before = await left();
+    await must(ask("DELETE", `/api/v1/agents/${eve}`), 204);
+    expect(await left()).toBe(before);
+    // A suspended org's is made when that is lifted.
+    const inGlobex = app.as(app.globex);
+    const { id: bob } = await must(inGlobex("POST", "/api/v1/agents", { template_bundle: { template } }), 200);
+    const theirs = async () =>
+      (await own.database.query("select status from data.agent_computers where agent_id = $1", [bob])).map(
+        (row: any) => row.status,
+      );
+    await must(app.asDeveloper("PATCH", `${app.at}/orgs/${app.globex}`, { status: "suspended" }), 200);
+    await own.fireCrons();
+    expect(await theirs()).toEqual(["provisioning", "provisioning"]);
+    await must(app.asDeveloper("PATCH", `${app.at}/orgs/${app.globex}`, { status: "active" }), 200);
+    await own.fireCrons();
+    expect(await theirs()).toEqual(["ready", "ready"]);
     // Within a minute it is nobody else's to make.
     await own.database.query(
       "update data.agent_computers set status = 'provisioning', asked_at = now() where id = $1",
@@ -175,6 +198,16 @@ describe.runIf(hasBubblewrap)("a computer of this machine", { timeout: 120_000 }
     await erase();
     expect(readdirSync(dir).filter((name) => name.startsWith(other))).toEqual([]);
     expect(await own.database.query("select * from app.erasures where kind = 'agent_computer'", [])).toEqual([]);
+  });
+
+  it("leaves nothing behind when it is deleted while it is made", async () => {
+    for (let i = 0; i < 3; i++) {
+      const { id } = await must(ask("POST", `/api/v1/agents/${agent.id}/agent_computers`, { name: "desk" }), 200);
+      await delay(i * 20);
+      await must(ask("DELETE", at(id)), 204);
+      await delay(500);
+      await expect.poll(() => readdirSync(dir).filter((name) => name.startsWith(id))).toEqual([]);
+    }
   });
 
   it("stops within five seconds when its org is suspended, and goes on when that is lifted", async () => {
