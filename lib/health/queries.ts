@@ -1,5 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { reachChild, telling, updateChild } from "../agents/children.ts";
+import { passesOwn, reachChild, telling, updateChild } from "../agents/children.ts";
 import { orgName, reachAgent } from "../agents/queries.ts";
 import type { AgentRow } from "../agents/schema.ts";
 import type { HealthStatus } from "../db/schema.ts";
@@ -64,7 +64,9 @@ export async function readHealth(db: TenantDb, agents: Rows<"agents">): Promise<
   };
   const object = (fields: Record<string, RawBuilder<unknown>>) =>
     sql`jsonb_build_object(${sql.join(Object.entries(fields).flatMap(([name, value]) => [sql.lit(name), value]))})`;
-  const counts = Object.entries(COUNTED).map(([name, table]) => [name, count(table)] as const);
+  // Routines have readers of their own.
+  const seen = (table: Table) => (table === "agent_routines" ? passesOwn(db, "readers") : sql<boolean>`true`);
+  const counts = Object.entries(COUNTED).map(([name, table]) => [name, count(table, seen(table))] as const);
   const actions = db.selectFrom("agent_health_actions").where("agent_id", "in", agents.select("agents.id"));
   const found = await db.batch({
     agent: agents.selectAll().select(orgName(db, "agents").as("org_name")),

@@ -150,7 +150,7 @@ describe("GET /api/v1/agents/{agent}/health", () => {
       (await must(call("GET", "/api/v1/events?event_names[]=agent.health_changed"), 200)).data.map(
         (one: any) => one.payload,
       );
-    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 80 };
+    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 80, stuck: false };
     await expect.poll(() => told(owner)).toEqual([{ agent: agent.id, ...change }]);
     expect(await told(as(acme, { role: "member" }))).toEqual([]);
   });
