@@ -10,5 +10,19 @@ import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
 import { routers as sessions } from "./sessions/index.ts";
+import { routers as webhooks } from "./webhooks/index.ts";
 
-export const groups = { root, developer, auth, people, agents, routines, activity, configs, ai, sessions, events };
+export const groups = {
+  root,
+  developer,
+  auth,
+  people,
+  agents,
+  routines,
+  activity,
+  configs,
+  ai,
+  sessions,
+  events,
+  webhooks,
+};

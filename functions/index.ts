@@ -12,6 +12,7 @@ export { Scheduler } from "../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../lib/runs/object.ts";
 export { ScriptComputer } from "../lib/scripts/computer.ts";
 export { SessionObject } from "../lib/sessions/object.ts";
+export { WebhookEndpoint } from "../lib/webhooks/object.ts";
 
 const all = worker(...Object.values(groups).flat());
 

@@ -125,6 +125,10 @@ export const kinds = {
   // A session's own history: its row holds the id.
   trajectory: kind({ prefix: "trj", table: null, name: "trajectory" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  webhook_delivery: kind({ prefix: "whd", table: "webhook_deliveries", name: "webhook delivery" }),
+  webhook_endpoint: kind({
+    ...{ prefix: "whe", state: "status", table: "webhook_endpoints", name: "webhook endpoint", tells: changes },
+  }),
   work_item: kind({
     ...{ prefix: "wdi", table: "work_items", name: "work item", state: "status", tells: ["created", "updated"] },
   }),

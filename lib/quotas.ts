@@ -12,6 +12,8 @@ export const quotas = {
   runs_at_once_of_an_agent: 10,
   /** Runs that begin in a minute. */
   runs_started_per_minute: 600,
+  /** Requests under way to webhook endpoints. */
+  webhook_attempts_at_once: 60,
 };
 export type Quotas = typeof quotas;
 

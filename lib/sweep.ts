@@ -13,6 +13,7 @@ import { runsOf } from "./runs/remote.ts";
 import { wakeRuns } from "./runs/sweep.ts";
 import { sessionOf } from "./sessions/remote.ts";
 import { wakeSessions } from "./sessions/sweep.ts";
+import { endpointOf } from "./webhooks/remote.ts";
 
 /** Objects are woken first, within their minute, and erased when the rows are gone; neither waits for the other's fault. */
 export async function sweep(env: Bindings): Promise<void> {
@@ -26,6 +27,7 @@ type Left = Place &
   (
     | { kind: "agent_session"; id: Id<"agent_session"> }
     | { kind: "event_subscription"; id: Id<"event_subscription"> }
+    | { kind: "webhook_endpoint"; id: Id<"webhook_endpoint"> }
     | { kind: "agent"; id: Id<"agent"> }
     // Of an automation, too: the id is its object's.
     | { kind: "agent_routine_run"; id: Id<"agent">; parts: string[] }
@@ -38,6 +40,8 @@ async function eraseOne(env: Bindings, row: Left): Promise<void> {
       return sessionOf(env, row).erase();
     case "event_subscription":
       return queueOf(env, row).erase();
+    case "webhook_endpoint":
+      return endpointOf(env, row).erase();
     case "agent":
       await healthOf(env, row).erase();
       return runsOf(env, { ...row, agent_id: row.id, automation_id: null }).erase();

@@ -220,10 +220,12 @@ const DEFINERS: Record<string, string> = {
   free_computer_lookup_key: "a trigger: takes a key from a row that nobody finds any more",
   free_email: "a trigger: takes an address from a row that nobody finds any more",
   free_lookup_key: "a trigger: takes a lookup_key from a row that nobody finds any more",
+  has_webhooks: "says whether the app of the proven tenant has webhook endpoints of its own, and no more",
   leave_objects: "a trigger: notes which objects have lost their row",
   leave_runs: "a trigger: notes which runs an agent's object is to forget",
   sweep: "deletes in every tenant what is past its time",
   tenant: "reads the secret that a proof is made with",
+  webhooks_of: "the Dispatcher's: reads what the app's own webhook endpoints listen for beside the org's",
   within: "proves a narrower tenant than the one that is proven",
 };
 

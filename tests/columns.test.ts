@@ -114,7 +114,7 @@ it.each(["owner", "key"] as const)("what a script reads, as %s", async (as) => {
 
 /** Events whose source isn't there yet, or that come of something else than a request. */
 const NOT_ASKED_FOR =
-  /^((thread|webhook|custom|agent_routine_run|automation_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
+  /^((thread|webhook|custom|agent_routine_run|automation_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|webhook_endpoint.failing|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
 /** States that a row is made in and never comes back to, that time alone brings, or that a verifier does. */
 const NOT_REACHED = [
   ...["agent_health_action.pending", "agent_installation.pending", "agent_routine.draft"],
@@ -124,7 +124,7 @@ const NOT_REACHED = [
 ];
 /** Those that tests/events/events.test.ts tells of, since it takes a row that is in another state. */
 const STATES =
-  /^(org|event_subscription|agent_(health_action|routine|schedule|session|skill|tool))\.(active|suspended|trialing|paused|inactive|disabled|completed|degraded|failed|deleted)$/;
+  /^(org|event_subscription|webhook_endpoint|agent_(health_action|routine|schedule|session|skill|tool))\.(active|suspended|trialing|paused|enabled|inactive|disabled|completed|degraded|failed|deleted)$/;
 
 it("tells, by all of that, of every event that a request can bring about, each as its schema says", async () => {
   const told = await own.database.query<{ name: string; payload: object }>("select name, payload from data.events");

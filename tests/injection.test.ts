@@ -179,6 +179,11 @@ async function seed() {
       insert into data.event_subscriptions (app_id, sandbox_id, org_id, id, name, event_names, max_pending_events,
           retention_seconds, visibility_timeout_seconds)
         values ('${app.id}', '-', '${org}', '${newId("event_subscription")}', ${quote(text)}, '{}', 1, 7200, 15);
+      insert into data.webhook_endpoints (app_id, sandbox_id, org_id, id, url, event_names, sealed, tag)
+        values ('${app.id}', '-', '${org}', '${newId("webhook_endpoint")}', ${quote(text)}, '{}', '\\x01', '\\x02');
+      insert into data.webhook_deliveries (app_id, sandbox_id, org_id, id, endpoint_id, event_id, event_org_id, event_name,
+          sequence, status, attempts, attempt_count, revision)
+        values ('${app.id}', '-', '${org}', '${newId("webhook_delivery")}', 'x', 'x', '${org}', ${quote(text)}, 1, 'dead', '[]', 0, 1);
       insert into data.secret_keys (app_id, sandbox_id, org_id, sealed, tag)
         values ('${app.id}', '-', '${org}', '\\x01', '\\x02');`;
   };

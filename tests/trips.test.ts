@@ -175,6 +175,12 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["tell of an event", () => asUser("POST", "/api/v1/events", { name: "custom.a", payload: {}, dedupe_key: n() })],
   ["read an event type", () => asUser("GET", "/api/v1/event_types/agent.created")],
   ["list subscriptions", () => asUser("GET", "/api/v1/event_subscriptions")],
+  ["list webhook endpoints", () => asUser("GET", "/api/v1/webhook_endpoints")],
+  [
+    "make a webhook endpoint",
+    () =>
+      asUser("POST", "/api/v1/webhook_endpoints", { url: "https://webhooks.invalid/", event_names: ["custom.none"] }),
+  ],
   ["meet an absent row", () => asUser("DELETE", "/api/v1/agents/nobody")],
   ["list models", () => asUser("GET", "/api/v1/ai/chat/models")],
   ["ask for a model that isn't set up", () => asUser("POST", "/api/v1/ai/image/generations", { prompt: "A fox" })],

@@ -7,5 +7,6 @@ export { AgentHealth } from "../../lib/health/object.ts";
 export { Scheduler } from "../../lib/occurrences/scheduler.ts";
 export { RunsObject } from "../../lib/runs/object.ts";
 export { SessionObject } from "../../lib/sessions/object.ts";
+export { WebhookEndpoint } from "../../lib/webhooks/object.ts";
 export const routers = [];
 export default worker(...routers);

@@ -15,9 +15,11 @@ const settings = v.pipe(
     min_routine_interval_seconds: whole(60, 86_400),
     /** How many days entries of the activity feed are kept; without it, 400. */
     activity_retention_days: whole(1, 3650),
-    /** How many days these are kept; without a number, events and occurrences 30, runs 90. */
+    /** How many days these are kept; without a number, runs 90, all others 30. */
     retention_days: v.optional(
-      v.nullable(v.pipe(map, v.strictObject({ events: days, occurrences: days, runs: days }))),
+      v.nullable(
+        v.pipe(map, v.strictObject({ events: days, occurrences: days, runs: days, webhook_deliveries: days })),
+      ),
     ),
     /** What each of its orgs may have under way: see lib/quotas.ts for what holds without a number. */
     quotas: v.optional(
@@ -28,6 +30,8 @@ const settings = v.pipe(
             runs_at_once: quota,
             runs_at_once_of_an_agent: quota,
             runs_started_per_minute: quota,
+            webhook_attempts_at_once: quota,
+            webhook_endpoints: quota,
           }),
         ),
       ),

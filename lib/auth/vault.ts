@@ -23,6 +23,7 @@ export const sealedTables = {
   agent_env_vars: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "key"],
   agent_installations: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "kind"],
   secret_keys: ["app_id", "sandbox_id", "org_id", "id"],
+  webhook_endpoints: ["app_id", "sandbox_id", "org_id", "id"],
 } as const;
 export type SealedTable = keyof typeof sealedTables;
 

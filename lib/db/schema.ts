@@ -125,7 +125,23 @@ export const installationStates = ["pending", "active", "paused", "suspended"] a
 export type InstallationState = (typeof installationStates)[number];
 export const sourceStates = ["pending", "active", "paused"] as const;
 export const subscriptionStatuses = ["active", "paused"] as const;
+export const webhookOrderings = ["none", "strict"] as const;
+export const webhookStatuses = ["enabled", "disabled"] as const;
+/** Why one is disabled: somebody asked for it, nothing has succeeded for days, or its receiver says that it is gone. */
+export const disabledReasons = ["asked", "failing", "gone"] as const;
+export type DisabledReason = (typeof disabledReasons)[number];
+export const deliveryStatuses = ["pending", "delivered", "dead"] as const;
+export type DeliveryStatus = (typeof deliveryStatuses)[number];
 export type SourceState = (typeof sourceStates)[number];
+
+/** What came of one try to deliver: a `status` where anything answered, the beginning of that, an `error` where nothing did. */
+export type WebhookAttempt = {
+  sent_at: string;
+  status: number | null;
+  latency_ms: number;
+  answered: string | null;
+  error: string | null;
+};
 
 export interface Database {
   apps: { id: Fixed<Id<"app">>; name: string; settings: Json<Metadata>; created_at: Stamp; updated_at: Stamp };
@@ -608,6 +624,40 @@ export interface Database {
     retention_seconds: number;
     visibility_timeout_seconds: number;
     tag: GeneratedAlways<string>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  webhook_endpoints: Owner & {
+    id: Fixed<Id<"webhook_endpoint">>;
+    url: string;
+    event_names: string[];
+    ordering: Generated<(typeof webhookOrderings)[number]>;
+    status: Generated<(typeof webhookStatuses)[number]>;
+    heard_since: GeneratedAlways<number>;
+    heard_after: ColumnType<number, never, number>;
+    disabled_reason: ColumnType<DisabledReason | null, never, DisabledReason | null>;
+    disabled_at: ColumnType<string | null, never, string | null>;
+    disabled_after: ColumnType<number | null, never, number | null>;
+    failing_since: ColumnType<string | null, never, string | null>;
+    failing_told: ColumnType<number, never, number>;
+    sealed: Uint8Array;
+    tag: Uint8Array;
+    overlap_expires_at: ColumnType<string | null, never, string | null>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  webhook_deliveries: Owner & {
+    id: Fixed<Id<"webhook_delivery">>;
+    endpoint_id: Fixed<Id<"webhook_endpoint">>;
+    event_id: Fixed<Id<"event">>;
+    event_org_id: Fixed<Id<"org"> | None>;
+    event_name: Fixed<string>;
+    sequence: Fixed<number>;
+    status: DeliveryStatus;
+    attempts: Json<WebhookAttempt[]>;
+    attempt_count: number;
+    next_attempt_at: string | null;
+    revision: number;
     created_at: Stamp;
     updated_at: Stamp;
   };

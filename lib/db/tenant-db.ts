@@ -315,7 +315,7 @@ export class TenantDb {
 
   /** A call of a function of the database, which is told the tenant first; `columns` of what it answers. */
   call<O>(
-    name: "mint_token" | "rotate_token" | "family_user" | "number_events",
+    name: "mint_token" | "rotate_token" | "family_user" | "number_events" | "webhooks_of",
     args: unknown[],
     columns = "*",
   ): Statement<O> {
@@ -504,6 +504,8 @@ export class TenantDb {
         and a.org_id = ${org} and a.status = 'active' and a.automation_type = 'trigger')
       or exists (select from data.event_subscriptions s where s.app_id = ${app} and s.sandbox_id = ${sandbox}
         and s.org_id = ${org} and s.status = 'active')
+      or exists (select from data.webhook_endpoints h where h.app_id = ${app} and h.sandbox_id = ${sandbox}
+        and h.org_id = ${org} and h.status = 'enabled') or app.has_webhooks()
       or exists (select from data.event_waits w where w.app_id = ${app} and w.sandbox_id = ${sandbox} and w.org_id = ${org})`;
   }
 

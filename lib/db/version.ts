@@ -35,4 +35,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-25-work-items",
   "2026-11-26-automations",
   "2026-11-27-health",
+  "2026-11-27-webhooks",
 ];

@@ -3,6 +3,7 @@ import type { TenantDb } from "../db/tenant-db.ts";
 import { listening } from "../event-subscriptions/queries.ts";
 import { numbers } from "../events/log.ts";
 import { waitingFor } from "../runs/waits.ts";
+import type { Listening } from "../webhooks/queries.ts";
 
 /** So many are handed on together: of the longest they make 5 MB. */
 const PAGE = 100;
@@ -10,8 +11,11 @@ const PAGE = 100;
 /** Numbers some of the place's events, and answers how many. */
 export const number = async (db: TenantDb): Promise<number> => (await db.batch({ n: numbers(db) })).n[0]!.n;
 
-/** Moves the cursor past what everybody has, numbers what is new, and answers the page behind the cursor with who hears it. */
-export async function nextPage(db: TenantDb, through: number) {
+/**
+ * Moves the cursor past what everybody has, numbers what is new, and answers the page behind the cursor with who hears it.
+ * `mac` opens the app's own webhook endpoints.
+ */
+export async function nextPage(db: TenantDb, through: number, mac: Uint8Array) {
   const heads = db.selectFrom("event_heads");
   const events = db
     .selectFrom("events")
@@ -24,6 +28,7 @@ export async function nextPage(db: TenantDb, through: number) {
     events: events.selectAll(),
     subscriptions: listening(db, events),
     waits: waitingFor(db, events),
+    endpoints: db.call<Listening>("webhooks_of", [mac]),
   });
   return { numbered: numbered[0]!.n, ...page };
 }

@@ -16,6 +16,7 @@ import {
   sourceStates,
   subscriptionStatuses,
   toolStatuses,
+  webhookStatuses,
   workItemStatuses,
 } from "../db/schema.ts";
 import { map, stamp } from "../http/valid.ts";
@@ -97,6 +98,11 @@ const told = {
   "thread.session.leave": event("An agent takes no part in a thread any more.", member, {
     ...{ thread: ids.thread, agent: ids.agent },
   }),
+  "webhook_endpoint.failing": event(
+    "No attempt to deliver to a webhook endpoint has succeeded for so long. Told after an hour, a day and four days.",
+    v.strictObject({ id: text, failing_since: stamp }),
+    { id: sampleId(kinds.webhook_endpoint.prefix), failing_since: at },
+  ),
   "webhook.inbound": event("Something was sent to a webhook.", webhook, inbound),
 };
 type Told = typeof told;
@@ -122,6 +128,7 @@ const states = {
   event_subscription: subscriptionStatuses,
   installation_source: sourceStates,
   org: orgStatuses,
+  webhook_endpoint: webhookStatuses,
   work_item: workItemStatuses,
 } as const satisfies Partial<Record<Kind, readonly string[]>>;
 type Stateful = keyof typeof states;
@@ -143,7 +150,16 @@ function ofRow(kind: Kind, happened: string): EventType {
   const known = (states as Partial<Record<Kind, readonly string[]>>)[kind];
   const isState = known?.includes(happened) ?? false;
   const isUpdate = isState || happened === "updated";
-  const onAgent = !["org", "user", "key", "token", "agent", "config", "event_subscription"].includes(kind);
+  const onAgent = ![
+    "org",
+    "user",
+    "key",
+    "token",
+    "agent",
+    "config",
+    "event_subscription",
+    "webhook_endpoint",
+  ].includes(kind);
   const at = isState ? happened : known?.[0];
   const more: Record<string, [schema: v.GenericSchema, sample: unknown]> = {
     ...(kind === "config" && { agent: [some, undefined] }),
@@ -153,6 +169,7 @@ function ofRow(kind: Kind, happened: string): EventType {
     ...(kind === "automation_run" && { agent: [some, undefined], automation: [some, ids.automation] }),
     ...(state && { [state]: [isState ? v.literal(happened) : text, at ?? "active"] }),
     ...(isUpdate && { fields: [v.optional(v.array(text)), [state && isState ? state : "name"]] }),
+    ...(kind === "webhook_endpoint" && isUpdate && { reason: [some, happened === "disabled" ? "failing" : undefined] }),
     ...(kind === "key" && { key: [text, sampleId(prefix)], type: [some, undefined] }),
     ...(kind === "token" && { token: [text, sampleId(prefix)] }),
     ...(kind === "org" && happened === "deleted" && { org: [text, sampleId(prefix)] }),

@@ -81,13 +81,14 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     this.#at("judge", Math.max(now, this.#judgedAt + PACE.judged));
   }
 
-  async judge(known: Known): Promise<Judged> {
+  async judge(known: Known, isAsked = true): Promise<Judged> {
     const now = Date.now();
     this.#judgedAt = now;
     const { facts, secret } = this.#factsOf(known, now);
     const score = scoreOf(facts);
-    this.#note({ agent: this.id, status: score.status, score: score.score });
-    const actions = await this.#ask(known, wantedBy(score, facts, secret));
+    const isTold = this.#note({ agent: this.id, status: score.status, score: score.score });
+    // What it finds by itself it writes down when it tells of it: the rest, when somebody asks.
+    const actions = isAsked || isTold ? await this.#ask(known, wantedBy(score, facts, secret)) : known.actions;
     const [{ n } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where due is not null");
     const stuck = this.#sql<{ id: string; asked_at: number }>(
       "select id, asked_at from motion where stuck > 0 order by asked_at, id limit ?",
@@ -104,7 +105,7 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
 
   async verify(action: Checked): Promise<Verdict> {
     if (action.check === "health") {
-      const judged = await this.#judgeItself();
+      const judged = await this.#judgeItself(true);
       const now = judged?.actions.find(({ id }) => id === action.id);
       const [, key] = action.dedupe_key!.split(":");
       const summary = judged?.checks.find((check) => check.key === key)?.summary;
@@ -124,13 +125,13 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     if (name === "tell") return this.#tell();
     this.#soonest.delete(name as "look" | "judge");
     if (name === "look") return this.#look();
-    await this.#judgeItself();
+    await this.#judgeItself(false);
   }
 
   /** An agent that is gone takes its health along: null. */
-  async #judgeItself(): Promise<Judged | null> {
+  async #judgeItself(isAsked: boolean): Promise<Judged | null> {
     const known = await readHealth(this.db, this.#agent);
-    if (known) return this.judge(known);
+    if (known) return this.judge(known, isAsked);
     await this.erase();
     return null;
   }
@@ -323,9 +324,9 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
 
   /**
    * Notes what is to be told: a status that isn't the last one, and what is stuck since then. What it is found to be the
-   * first time is no change, unless it is critical.
+   * first time is no change, unless it is critical. Answers whether there is anything to be told.
    */
-  #note({ agent, status, score }: Pick<HealthChange, "agent" | "status" | "score">): void {
+  #note({ agent, status, score }: Pick<HealthChange, "agent" | "status" | "score">): boolean {
     const [last] = this.#sql<{ status: Status; score: number }>("select status, score from told");
     const { status: previous_status, score: previous_score } = last ?? { status: "ok" as const, score: 100 };
     if (score !== last?.score) this.#sql("insert or replace into told values (1, ?, ?)", status, score);
@@ -339,6 +340,7 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
       this.#sql("insert into owed values (?, ?)", said.event, JSON.stringify(said));
     }
     if (changes.length) this.due("tell", Date.now());
+    return changes.length > 0;
   }
 
   /** Each once, however often it is tried: an event, and of what is stuck an entry of the feed. */

@@ -81,6 +81,63 @@ export async function fetchGuarded(url: string, init: HttpInit, options: FetchOp
   }
 }
 
+/** How long the body of an answer is waited for whose status alone counts. */
+const BODY_MS = 1_000;
+
+/**
+ * Tells a stranger something: one POST behind the guard, whose answer is its status. A redirect is an answer, and not
+ * followed. Of the body comes along what is there soon, of `max_bytes` at most. Answers `{error}` for what was refused or
+ * brought no status in time. Never throws.
+ */
+export async function postGuarded(
+  url: string,
+  { headers, body }: { headers: Record<string, string>; body: string },
+  { fetch, loopback = false, max_bytes, timeout_ms }: Egress & { max_bytes: number; timeout_ms: number },
+): Promise<{ status: number; retry_after: string | null; text: string; answered_at: number } | { error: string }> {
+  const verdict = judgeUrl(url, { loopback });
+  if ("refused" in verdict) return { error: `refused: ${verdict.refused}` };
+  const abort = new AbortController();
+  const timers: ReturnType<typeof setTimeout>[] = [];
+  const after = (ms: number) => new Promise<null>((resolve) => timers.push(setTimeout(() => resolve(null), ms)));
+  try {
+    const asked = fetch(verdict.url.href, { method: "POST", headers, body, redirect: "manual", signal: abort.signal });
+    asked.catch(() => {});
+    // A fetch that does not listen to its signal must not hold its caller either.
+    const response = await Promise.race([asked, after(timeout_ms)]);
+    if (!response) return { error: `no answer within ${timeout_ms / 1000} seconds` };
+    const answered_at = Date.now();
+    const text = await beginningOf(response, max_bytes, after(BODY_MS));
+    return { status: response.status, retry_after: response.headers.get("retry-after"), text, answered_at };
+  } catch {
+    return { error: "the request failed: no answer came" };
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+    abort.abort();
+  }
+}
+
+/** So much of a body as comes before `end`, and is within `max_bytes`; the rest is left where it is. */
+async function beginningOf({ body }: Response, max_bytes: number, end: Promise<null>): Promise<string> {
+  if (!body) return "";
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  let left = max_bytes;
+  try {
+    while (left > 0) {
+      const part = await Promise.race([reader.read(), end]);
+      if (!part || part.done) break;
+      const bytes: Uint8Array = part.value.subarray(0, left);
+      left -= bytes.byteLength;
+      text += decoder.decode(bytes, { stream: true });
+    }
+  } catch {
+    // It broke off: the status stands.
+  }
+  void reader.cancel().catch(() => {});
+  return text;
+}
+
 async function follow(
   url: string,
   init: HttpInit,

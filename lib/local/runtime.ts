@@ -20,7 +20,7 @@ const {
 /** What a Worker is given as text. */
 export type Secrets = Omit<
   Cloudflare.AllEnv,
-  "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES" | "HEALTH" | "COMPUTE"
+  "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES" | "WEBHOOKS" | "HEALTH" | "COMPUTE"
 >;
 /** Those that ask models: no other Worker has their keys. */
 const ASKING_MODELS = ["ai", "objects", "all"];

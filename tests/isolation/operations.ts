@@ -306,6 +306,18 @@ const aSubscription: Maker = {
     return id;
   },
 };
+/** One that nobody can reach, with a delivery. */
+const aWebhookEndpoint: Maker = {
+  kind: "webhook_endpoint",
+  make: async (place) => {
+    const { asDeveloper, org } = place;
+    const { id } = await post(asDeveloper, "/api/v1/webhook_endpoints", { ...aWebhook(), org });
+    await post(asDeveloper, "/api/v1/events", { ...anEvent(place), org });
+    await found(place, "select id from data.webhook_deliveries where endpoint_id = $1 and attempt_count > 0", id);
+    return id;
+  },
+};
+const aWebhook = () => ({ url: "https://webhooks.invalid/", event_names: ["custom.walk"] });
 const anEvent = ({ word }: Place) => ({ name: "custom.walk", payload: { about: word } });
 /** What waits in a queue, once there are two. */
 async function deliveriesOf({ asDeveloper }: Place, subscription: string): Promise<any[]> {
@@ -401,6 +413,14 @@ export const makers: Record<string, Maker> = {
     },
   },
   "event_subscriptions/{subscription}": aSubscription,
+  "webhook_endpoints/{endpoint}": aWebhookEndpoint,
+  "webhook_deliveries/{delivery}": {
+    kind: "webhook_delivery",
+    make: async (place, made) => {
+      const endpoint = await parent("webhook_endpoints/{endpoint}", place, made);
+      return found(place, "select id from data.webhook_deliveries where endpoint_id = $1", endpoint);
+    },
+  },
   "event_subscription_deliveries/{delivery}": {
     kind: "event_subscription_delivery",
     make: async (place, made) =>
@@ -524,6 +544,13 @@ export const samples: Record<string, (place: Place) => object> = {
   "PATCH /api/v1/event_subscriptions/{subscription}": ({ word }) => ({ name: `${word}, again` }),
   "POST /api/v1/event_subscriptions/{subscription}/claim": () => ({ max_events: 1 }),
   "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": () => ({ receipt_handle: "x" }),
+  "POST /api/v1/webhook_endpoints": aWebhook,
+  "PATCH /api/v1/webhook_endpoints/{endpoint}": () => ({ ordering: "strict" }),
+  "POST /api/v1/webhook_endpoints/{endpoint}/rotate_secret": () => ({ overlap_seconds: 0 }),
+  "POST /api/v1/webhook_endpoints/{endpoint}/replay": () => ({
+    from: "2026-01-01T00:00:00Z",
+    to: "2100-01-01T00:00:00Z",
+  }),
   "POST /api/v1/scripts/validate": () => ({ script: "1" }),
   // All that a script sees of the place: that it sees nothing else, the walk looks at the answer for.
   "POST /api/v1/scripts/run": () => ({

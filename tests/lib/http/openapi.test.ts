@@ -91,6 +91,12 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     // A lease, which `request_id` renews; and once out of a queue is out of it.
     "POST /api/v1/event_subscriptions/{subscription}/claim",
     "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge",
+    // The state that it comes to once is there; what was sent before is sent again under its own id.
+    "POST /api/v1/webhook_endpoints/{endpoint}/rotate_secret",
+    "POST /api/v1/webhook_endpoints/{endpoint}/test",
+    "POST /api/v1/webhook_endpoints/{endpoint}/enable",
+    "POST /api/v1/webhook_endpoints/{endpoint}/replay",
+    "POST /api/v1/webhook_deliveries/{delivery}/replay",
   ]);
   expect(operations.filter(([name, of]) => !name.startsWith("POST ") && promising(of))).toEqual([]);
   expect(Object.keys(operationOf("POST /api/v1/agents").responses)).toContain("404");

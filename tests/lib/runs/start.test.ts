@@ -154,7 +154,12 @@ describe("what waits", () => {
       overlap: fc.constantFrom(...overlaps),
       max_concurrent: fc.constantFrom(null, 1, 3),
     });
-    const small = { runs_at_once: 6, runs_at_once_of_an_agent: 3, runs_started_per_minute: 600 };
+    const small = {
+      runs_at_once: 6,
+      runs_at_once_of_an_agent: 3,
+      runs_started_per_minute: 600,
+      webhook_attempts_at_once: 60,
+    };
     fc.assert(
       fc.property(fc.array(run, { maxLength: 20 }), fc.array(run, { maxLength: 6 }), fc.nat(8), (waits, runs, rate) => {
         const w = waits.map((one, i) => ({ ...one, id: `w${i}`, routine_id: `${one.agent_id} ${one.routine_id}` }));

@@ -1,0 +1,25 @@
+/** Secrets and signatures, as Standard Webhooks 1.0 has them. */
+
+const PREFIX = "whsec_";
+
+/** A secret of 32 bytes. */
+export const newSecret = (): string => PREFIX + toBase64(crypto.getRandomValues(new Uint8Array(32)));
+
+/** The bytes of a secret, as base64. */
+export const bytesOf = (secret: string): string => secret.slice(PREFIX.length);
+
+/** The signatures of a message by each secret, in their order. `timestamp` is in seconds. */
+export async function signatures(
+  secrets: readonly string[],
+  { id, timestamp, body }: { id: string; timestamp: number; body: string },
+): Promise<string> {
+  const message = new TextEncoder().encode(`${id}.${timestamp}.${body}`);
+  const signed = secrets.map(async (secret) => {
+    const bytes = Uint8Array.from(atob(bytesOf(secret)), (letter) => letter.charCodeAt(0));
+    const key = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    return `v1,${toBase64(new Uint8Array(await crypto.subtle.sign("HMAC", key, message)))}`;
+  });
+  return (await Promise.all(signed)).join(" ");
+}
+
+const toBase64 = (bytes: Uint8Array) => btoa(String.fromCharCode(...bytes));
