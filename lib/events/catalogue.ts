@@ -83,9 +83,9 @@ const told = {
     "An agent's health has come to another status, or something that it does is stuck.",
     v.strictObject({
       ...{ agent: text, status: health, score: v.number(), previous_status: health, previous_score: v.number() },
-      stuck: some,
+      stuck: v.boolean(),
     }),
-    { agent: ids.agent, status: "critical", score: 60, previous_status: "ok", previous_score: 100 },
+    { agent: ids.agent, status: "critical", score: 60, previous_status: "ok", previous_score: 100, stuck: false },
   ),
   "quota.reached": event(
     "The org has as much of something at once, or in a time, as it may: what comes now waits, or is refused.",

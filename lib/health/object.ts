@@ -16,6 +16,7 @@ import type { Report, Share } from "../motion/report.ts";
 import { asked, paused, type Watched } from "../motion/watch.ts";
 import { forEach } from "../objects/each.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
+import { readersOfRun } from "../runs/project.ts";
 import { type RunRow, runsOf } from "../runs/remote.ts";
 import { type SessionRow, sessionOf } from "../sessions/remote.ts";
 import { type Checked, type Known, readHealth, type Verdict } from "./queries.ts";
@@ -38,7 +39,7 @@ const MOST_SHOWN = 20;
 const PREFIX = "health:";
 
 type Motion = { id: string; upto: string; due: number | null; asked_at: number | null; stuck: number };
-type Said = { event: Id<"event">; entry: Id<"activity_feed_entry">; change: HealthChange };
+type Said = { event: Id<"event">; entry: Id<"activity_feed_entry">; stuck: string | null; change: HealthChange };
 
 export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyof Rpc.DurableObjectBranded> {
   /** When the due-list has it look, and judge, as far as it knows. */
@@ -80,24 +81,31 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     this.#at("judge", Math.max(now, this.#judgedAt + PACE.judged));
   }
 
-  async judge(known: Known): Promise<Judged> {
+  async judge(known: Known, isAsked = true): Promise<Judged> {
     const now = Date.now();
     this.#judgedAt = now;
     const { facts, secret } = this.#factsOf(known, now);
     const score = scoreOf(facts);
-    this.#note({ agent: this.id, status: score.status, score: score.score });
-    const actions = await this.#ask(known, wantedBy(score, facts, secret));
+    const isTold = this.#note({ agent: this.id, status: score.status, score: score.score });
+    // What it finds by itself it writes down when it tells of it: the rest, when somebody asks.
+    const actions = isAsked || isTold ? await this.#ask(known, wantedBy(score, facts, secret)) : known.actions;
     const [{ n } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where due is not null");
     const stuck = this.#sql<{ id: string; asked_at: number }>(
       "select id, asked_at from motion where stuck > 0 order by asked_at, id limit ?",
       MOST_SHOWN,
-    ).map(({ id, asked_at }): Stuck => ({ id, since: new Date(asked_at).toISOString() }));
+    ).map(
+      ({ id, asked_at }): Stuck => ({
+        // A run is its routine's, which has readers of its own: they find it in the feed.
+        id: isId("agent_session", id) ? id : null,
+        since: new Date(asked_at).toISOString(),
+      }),
+    );
     return { ...score, actions, runs: facts.runs, tools: facts.tools, in_motion: n, stuck };
   }
 
   async verify(action: Checked): Promise<Verdict> {
     if (action.check === "health") {
-      const judged = await this.#judgeItself();
+      const judged = await this.#judgeItself(true);
       const now = judged?.actions.find(({ id }) => id === action.id);
       const [, key] = action.dedupe_key!.split(":");
       const summary = judged?.checks.find((check) => check.key === key)?.summary;
@@ -117,13 +125,13 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     if (name === "tell") return this.#tell();
     this.#soonest.delete(name as "look" | "judge");
     if (name === "look") return this.#look();
-    await this.#judgeItself();
+    await this.#judgeItself(false);
   }
 
   /** An agent that is gone takes its health along: null. */
-  async #judgeItself(): Promise<Judged | null> {
+  async #judgeItself(isAsked: boolean): Promise<Judged | null> {
     const known = await readHealth(this.db, this.#agent);
-    if (known) return this.judge(known);
+    if (known) return this.judge(known, isAsked);
     await this.erase();
     return null;
   }
@@ -257,7 +265,9 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
       return { missing: null, isScripted: provider === "scripted", secret: null };
     } catch (error) {
       if (!(error instanceof ModelError)) throw error;
-      return { missing: error.message, isScripted: false, secret: secretFor(name ?? "") };
+      const secret = secretFor(name?.trim() ?? "");
+      const isAllItLacks = secret !== null && error.message.includes(secret);
+      return { missing: error.message, isScripted: false, secret: isAllItLacks ? secret : null };
     }
   }
 
@@ -314,22 +324,23 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
 
   /**
    * Notes what is to be told: a status that isn't the last one, and what is stuck since then. What it is found to be the
-   * first time is no change, unless it is critical.
+   * first time is no change, unless it is critical. Answers whether there is anything to be told.
    */
-  #note({ agent, status, score }: Pick<HealthChange, "agent" | "status" | "score">): void {
+  #note({ agent, status, score }: Pick<HealthChange, "agent" | "status" | "score">): boolean {
     const [last] = this.#sql<{ status: Status; score: number }>("select status, score from told");
     const { status: previous_status, score: previous_score } = last ?? { status: "ok" as const, score: 100 };
     if (score !== last?.score) this.#sql("insert or replace into told values (1, ?, ?)", status, score);
     const stuck = this.#sql<{ id: string }>("select id from motion where stuck = 1 order by id");
     if (stuck.length) this.#sql("update motion set stuck = 2 where stuck = 1");
     const isChange = last ? status !== previous_status : status === "critical";
-    const changes = stuck.length ? stuck.map(({ id }) => ({ stuck: id })) : isChange ? [{}] : [];
-    for (const more of changes) {
-      const change = { agent, status, score, previous_status, previous_score, ...more };
-      const said: Said = { event: newId("event"), entry: newId("activity_feed_entry"), change };
+    const changes = stuck.length ? stuck.map(({ id }) => id) : isChange ? [null] : [];
+    for (const one of changes) {
+      const change = { agent, status, score, previous_status, previous_score, stuck: one !== null };
+      const said: Said = { event: newId("event"), entry: newId("activity_feed_entry"), stuck: one, change };
       this.#sql("insert into owed values (?, ?)", said.event, JSON.stringify(said));
     }
     if (changes.length) this.due("tell", Date.now());
+    return changes.length > 0;
   }
 
   /** Each once, however often it is tried: an event, and of what is stuck an entry of the feed. */
@@ -340,19 +351,33 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     );
     const { db } = this;
     const said = owed.map(({ data }) => JSON.parse(data) as Said);
-    const statements = said.flatMap(({ event: id, entry, change }) => {
-      const event = emitting(db, this.#agent, {
+    const agent = this.#agent;
+    const statements = said.flatMap(({ event: id, entry, stuck, change }) => {
+      const event = emitting(db, agent, {
         ...{ id, name: "agent.health_changed", payload: change },
         ...{ agent_id: this.id as Id<"agent">, user_id: null, readers: feedReaders },
       });
-      if (!change.stuck) return [event];
+      if (stuck === null) return [event];
       const there = db.selectFrom("activity_feed_entries").where("activity_feed_entries.id", "=", entry);
-      const free = this.#agent.where(sql<boolean>`not exists (${there.select(sql`1`.as("one"))})`);
-      const told = db.insertUnder(free, "activity_feed_entries", {
-        ...{ id: entry, kind: "generic", level: "error", title: `Stuck: ${change.stuck} doesn't go on` },
-        ...{ correlation_id: change.stuck, agent_id: sql`agents.id`, readers: feedReaders },
-        metadata: sql`${JSON.stringify({ actor: null, stuck: change.stuck })}::jsonb`,
-      } as never);
+      const isNew = sql<boolean>`not exists (${there.select(sql`1`.as("one"))})`;
+      const row = {
+        ...{
+          id: entry,
+          kind: "generic",
+          level: "error",
+          title: `Stuck: ${stuck} doesn't go on`,
+          correlation_id: stuck,
+        },
+        metadata: sql`${JSON.stringify({ actor: null, stuck })}::jsonb`,
+      };
+      const runs = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", stuck as RunRow["id"]);
+      const told = isId("agent_session", stuck)
+        ? db.insertUnder(agent.where(isNew), "activity_feed_entries", {
+            ...{ ...row, agent_id: sql`agents.id`, readers: feedReaders },
+          } as never)
+        : db.insertUnder(runs.where(isNew), "activity_feed_entries", {
+            ...{ ...row, agent_id: sql`agent_routine_runs.agent_id`, readers: readersOfRun(db, "agent_routine_runs") },
+          } as never);
       return [event, told];
     });
     if (statements.length) await db.batch(Object.fromEntries(statements.map((one, i) => [`${i}`, one])));

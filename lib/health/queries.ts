@@ -1,5 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
-import { reachChild, telling, updateChild } from "../agents/children.ts";
+import { passesOwn, reachChild, telling, updateChild } from "../agents/children.ts";
 import { orgName, reachAgent } from "../agents/queries.ts";
 import type { AgentRow } from "../agents/schema.ts";
 import type { HealthStatus } from "../db/schema.ts";
@@ -53,18 +53,26 @@ export async function readHealth(db: TenantDb, agents: Rows<"agents">): Promise<
     const rows = db.selectFrom(table as "agent_tools").where(sql<boolean>`agent_id = agents.id and ${which}`);
     return sql`(${rows.select(sql`count(*)`.as("n"))})`;
   };
+  // The app's own are no org's.
+  const endpoints = (which: RawBuilder<SqlBool>) =>
+    sql`(${db
+      .selectFrom("webhook_endpoints")
+      .where(sql<boolean>`org_id = agents.org_id and ${which}`)
+      .select(sql`count(*)`.as("n"))})`;
   const keys = db.selectFrom("agent_env_vars").where(sql<boolean>`agent_id = agents.id`);
   const known = {
     env_keys: sql`(${keys.select(sql`coalesce(jsonb_agg(key), '[]')`.as("keys"))})`,
     schedules_missed: count("occurrences", sql`outcome = 'missed' and planned_at > now() - interval '24 hours'`),
-    endpoints_disabled: sql`0`,
-    endpoints_failing: sql`0`,
+    endpoints_disabled: endpoints(sql`status = 'disabled'`),
+    endpoints_failing: endpoints(sql`status = 'enabled' and failing_since < now() - interval '1 hour'`),
     computers_in_error: count("agent_computers", sql`status = 'error'`),
     installations_in_error: count("agent_installations", sql`state = 'suspended'`),
   };
   const object = (fields: Record<string, RawBuilder<unknown>>) =>
     sql`jsonb_build_object(${sql.join(Object.entries(fields).flatMap(([name, value]) => [sql.lit(name), value]))})`;
-  const counts = Object.entries(COUNTED).map(([name, table]) => [name, count(table)] as const);
+  // Routines have readers of their own.
+  const seen = (table: Table) => (table === "agent_routines" ? passesOwn(db, "readers") : sql<boolean>`true`);
+  const counts = Object.entries(COUNTED).map(([name, table]) => [name, count(table, seen(table))] as const);
   const actions = db.selectFrom("agent_health_actions").where("agent_id", "in", agents.select("agents.id"));
   const found = await db.batch({
     agent: agents.selectAll().select(orgName(db, "agents").as("org_name")),

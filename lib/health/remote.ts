@@ -7,8 +7,8 @@ import type { Checked, Known, Verdict } from "./queries.ts";
 import type { HealthActionRow } from "./schema.ts";
 import type { Score, Status } from "./score.ts";
 
-/** A run or session that doesn't go on; `since` is when it was asked first, ISO 8601. */
-export type Stuck = { id: string; since: string };
+/** A session, or a run (null), that doesn't go on; `since` is when it was asked first, ISO 8601. */
+export type Stuck = { id: string | null; since: string };
 
 /** How an agent is. `actions` are all that there is to do, as they are now. */
 export type Judged = Score & {
@@ -26,7 +26,8 @@ export type HealthChange = {
   score: number;
   previous_status: Status;
   previous_score: number;
-  stuck?: string;
+  /** It is told because something is stuck. */
+  stuck: boolean;
 };
 
 export interface HealthRemote extends Rpc.DurableObjectBranded {

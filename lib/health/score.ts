@@ -86,7 +86,11 @@ const CHECKS: readonly [key: string, label: string, good: string, judge: (facts:
     "What is under way",
     "All of it goes on.",
     ({ stuck }) =>
-      critical(stuck > 0, Math.min(60, 30 * stuck), `${stuck} don't go on: look at those of activity, or cancel them.`),
+      critical(
+        stuck > 0,
+        Math.min(60, 30 * stuck),
+        `${stuck} don't go on: the feed says which; mend what its errors say, or cancel them.`,
+      ),
   ],
   [
     "schedules",

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { agent, toAgent } from "../agents/schema.ts";
-import { stamp } from "../http/valid.ts";
+import { nullable, stamp } from "../http/valid.ts";
 import type { Known } from "./queries.ts";
 import type { Judged } from "./remote.ts";
 import { healthAction, toHealthAction } from "./schema.ts";
@@ -19,8 +19,8 @@ export const agentHealth = v.strictObject({
   }),
   /** Of runs and sessions within 24 hours, of tool calls within one. */
   recent: v.strictObject({ runs: share, tool_calls: share, schedules_missed: count }),
-  /** The runs and sessions that are at work, and those of them that don't go on, the first of them first. */
-  activity: v.strictObject({ in_motion: count, stuck: v.array(v.strictObject({ id: v.string(), since: stamp })) }),
+  /** How many runs and sessions are under way, and those that don't go on, the first of them first: a run's id is null. */
+  activity: v.strictObject({ in_motion: count, stuck: v.array(v.strictObject({ id: nullable, since: stamp })) }),
   health_actions: v.array(healthAction),
   checked_at: stamp,
 });

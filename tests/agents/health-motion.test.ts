@@ -58,7 +58,7 @@ describe("what is under way", () => {
       "critical",
     ]);
     expect(health_actions).toMatchObject([{ title: "See to what doesn't go on", status: "pending", source: "health" }]);
-    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 90, stuck: id };
+    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 90, stuck: true };
     await expect.poll(told, poll).toEqual([{ agent: agent.id, ...change }]);
     // It is asked some more times, and nothing more is said.
     await new Promise((done) => setTimeout(done, 1_000));
@@ -68,7 +68,7 @@ describe("what is under way", () => {
     await expect
       .poll(async () => (await must(owner("GET", `/api/v1/agent_sessions/${id}`), 200)).status, poll)
       .toBe("completed");
-    const back = { status: "warning", score: 90, previous_status: "critical", previous_score: 60 };
+    const back = { status: "warning", score: 90, previous_status: "critical", previous_score: 60, stuck: false };
     await expect.poll(told, poll).toEqual([
       { agent: agent.id, ...change },
       { agent: agent.id, ...back },

@@ -115,6 +115,32 @@ describe("GET /api/v1/agents/{agent}/health", () => {
     expect((await check("schedules")).status).toBe("warning");
   });
 
+  it("counts the webhook endpoints of its org that are disabled, or have failed for over an hour, and no other org's", async () => {
+    const { owner, as, globex, health, check } = await start();
+    const anEndpoint = (call: Call) =>
+      must(
+        call("POST", "/api/v1/webhook_endpoints", { url: "https://hooks.example.com/", event_names: ["custom.*"] }),
+        201,
+      );
+    const { id } = await anEndpoint(owner);
+    const foreign = await anEndpoint(as(globex));
+    await sql("update data.webhook_endpoints set status = 'disabled' where id = $1", [foreign.id]);
+    const fails = (minutes: number) =>
+      sql("update data.webhook_endpoints set failing_since = now() - $2 * interval '1 minute' where id = $1", [
+        id,
+        minutes,
+      ]);
+    await fails(59);
+    expect([(await health()).score, (await check("webhook_endpoints")).status]).toEqual([90, "ok"]);
+    await fails(61);
+    expect([(await health()).score, (await check("webhook_endpoints")).status]).toEqual([80, "warning"]);
+    await sql("update data.webhook_endpoints set status = 'disabled' where id = $1", [id]);
+    const broken = await health();
+    expect([broken.score, broken.status, broken.health_actions[0].title]).toEqual([
+      ...[70, "critical", "Mend the webhook endpoints of the org"],
+    ]);
+  });
+
   it("is for who may read the agent, with the scope for its actions: else 404, and 403", async () => {
     const { as, acme, globex, at } = await start();
     expect((await as(globex)("GET", `${at}/health`)).status).toBe(404);
@@ -150,7 +176,7 @@ describe("GET /api/v1/agents/{agent}/health", () => {
       (await must(call("GET", "/api/v1/events?event_names[]=agent.health_changed"), 200)).data.map(
         (one: any) => one.payload,
       );
-    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 80 };
+    const change = { status: "critical", score: 60, previous_status: "warning", previous_score: 80, stuck: false };
     await expect.poll(() => told(owner)).toEqual([{ agent: agent.id, ...change }]);
     expect(await told(as(acme, { role: "member" }))).toEqual([]);
   });

@@ -20,7 +20,9 @@ const listsOf = ({ live }: Stage): List[] =>
 
 async function read({ credential, path }: List): Promise<string> {
   const { text } = await credential.call("GET", `${path}?page_size=100&limit=100`, undefined, walking);
-  return text.replace(/"last_used_at":("[^"]*"|null)/g, "").replace(/"(before|after)_cursor":"[^"]*"/g, "");
+  return text
+    .replace(/"(last_used_at|checked_at)":("[^"]*"|null)/g, "")
+    .replace(/"(before|after)_cursor":"[^"]*"/g, "");
 }
 
 export function lists(the: () => Stage) {
