@@ -1777,10 +1777,10 @@ create table data.inbound_webhooks (
   automation_id       text collate "C",
   -- How a provider signs that is none of the known ones.
   hmac                jsonb check (octet_length(hmac::text) <= 4096),
-  -- Of its address's token a SHA-256; and, until `previous_ends_at`, of the one before.
+  -- Of its address's token a SHA-256; and, until `overlap_expires_at`, of the one before.
   token_hash          bytea not null,
   previous_token_hash bytea,
-  previous_ends_at    timestamptz,
+  overlap_expires_at    timestamptz,
   -- The secrets that deliveries are signed by, newest first, and what holds them to this row: lib/auth/vault.ts.
   sealed              bytea,
   tag                 bytea,
@@ -1792,7 +1792,7 @@ create table data.inbound_webhooks (
   updated_at          timestamptz not null default now(),
   check ((sealed is null) = (tag is null)),
   check (provider <> 'url' or sealed is null),
-  check ((previous_token_hash is null) = (previous_ends_at is null)),
+  check ((previous_token_hash is null) = (overlap_expires_at is null)),
   check (routine_id is null or automation_id is null),
   constraint inbound_webhooks_hmac_fits check ((provider = 'hmac') = (hmac is not null)),
   primary key (app_id, sandbox_id, id),
@@ -2124,7 +2124,7 @@ begin
   select o.status into w from data.inbound_webhooks h
     left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (h.app_id, h.sandbox_id, h.org_id)
    where h.app_id = app and h.sandbox_id = sandbox and h.org_id = org
-     and (h.token_hash = hash or (h.previous_token_hash = hash and h.previous_ends_at > now()))
+     and (h.token_hash = hash or (h.previous_token_hash = hash and h.overlap_expires_at > now()))
      and (sandbox = '-' or exists (select from data.sandboxes s
        where s.app_id = app and s.sandbox_id = sandbox and (s.expires_at <= now()) is not true))
      and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id in (sandbox, org));

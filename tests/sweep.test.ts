@@ -178,9 +178,10 @@ it("receipts of webhooks go after 30 days, or as many as their app says, a week 
     return (await own.database.query<{ id: string }>(found, [app_id])).map(({ id }) => id);
   };
   const keep = (n: number) =>
-    own.database.query(`update data.apps set settings = '{"retention_days": {"webhook_receipts": ${n}}}' where id = $1`, [
-      app_id,
-    ]);
+    own.database.query(
+      `update data.apps set settings = '{"retention_days": {"webhook_receipts": ${n}}}' where id = $1`,
+      [app_id],
+    );
   expect(await left()).toEqual([ids[0], ids[1]]);
   await expect(keep(6)).rejects.toThrow("apps_retention_of_receipts_check");
   await keep(7);

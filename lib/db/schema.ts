@@ -685,7 +685,7 @@ export interface Database {
     hmac: JsonOrNull<HmacScheme>;
     token_hash: Uint8Array;
     previous_token_hash: Uint8Array | null;
-    previous_ends_at: string | null;
+    overlap_expires_at: string | null;
     sealed: Uint8Array | null;
     tag: Uint8Array | null;
     counted_since: Stamp;

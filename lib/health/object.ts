@@ -88,7 +88,7 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     const score = scoreOf(facts);
     const isTold = this.#note({ agent: this.id, status: score.status, score: score.score });
     // What it finds by itself it writes down when it tells of it: the rest, when somebody asks.
-    const actions = isAsked || isTold ? await this.#ask(known, wantedBy(score, facts, secret)) : known.actions;
+    const actions = isAsked || isTold ? await this.#ask(known, wantedBy(facts, secret)) : known.actions;
     const [{ n } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where due is not null");
     const stuck = this.#sql<{ id: string; asked_at: number }>(
       "select id, asked_at from motion where stuck > 0 order by asked_at, id limit ?",

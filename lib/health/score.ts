@@ -153,36 +153,35 @@ export type Wanted = {
   required: boolean;
 };
 
-/** The actions of the checks that fail. `secret`: the variable that the model lacks, where one is all it lacks. */
-export function wantedBy({ checks }: Score, facts: Facts, secret: string | null): Wanted[] {
-  const fails = (key: string) => checks.some((check) => check.key === key && check.status !== "ok");
-  const custom = (key: string, title: string, required = false): Wanted[] =>
-    fails(key) ? [{ key, kind: "custom", title, params: { id: key }, required }] : [];
-  const model: Wanted[] =
-    secret === null
+/**
+ * The actions of the checks that fail; a key begins with its check's. `secret`: the variable that the model lacks, where
+ * one is all it lacks.
+ */
+export function wantedBy(facts: Facts, secret: string | null): Wanted[] {
+  const custom = (is: boolean, key: string, title: string, required = false): Wanted[] =>
+    is ? [{ key, kind: "custom", title, params: { id: key }, required }] : [];
+  const lacksModel = facts.model_missing !== null;
+  const variable: Wanted[] =
+    lacksModel && secret !== null
       ? [
           {
-            key: "model",
-            kind: "custom",
-            title: "Name a model that can be asked",
-            params: { id: "model" },
-            required: true,
+            ...{ key: `model:${secret}`, kind: "env_var", title: `Set ${secret}` },
+            ...{ params: { key: secret, scope: "agent" }, required: true },
           },
         ]
-      : [
-          {
-            key: `model:${secret}`,
-            kind: "env_var",
-            title: `Set ${secret}`,
-            params: { key: secret, scope: "agent" },
-            required: true,
-          },
-        ];
+      : [];
   return [
-    ...(facts.model_missing === null ? [] : model),
-    ...custom("stuck", "See to what doesn't go on", true),
-    ...custom("webhook_endpoints", "Mend the webhook endpoints of the org", facts.endpoints_disabled > 0),
-    ...custom("computers", "See to the computers that are in error"),
-    ...custom("installations", "See to the installations that are suspended"),
+    ...variable,
+    ...custom(lacksModel && secret === null, "model", "Name a model that can be asked", true),
+    ...custom(facts.stuck > 0, "stuck", "See to what doesn't go on", true),
+    ...custom(
+      facts.endpoints_disabled > 0,
+      "webhook_endpoints:disabled",
+      "Enable the webhook endpoints of the org",
+      true,
+    ),
+    ...custom(facts.endpoints_failing > 0, "webhook_endpoints", "Mend the receivers of the org's webhook endpoints"),
+    ...custom(facts.computers_in_error > 0, "computers", "See to the computers that are in error"),
+    ...custom(facts.installations_in_error > 0, "installations", "See to the installations that are suspended"),
   ];
 }

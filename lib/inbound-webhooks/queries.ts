@@ -71,8 +71,8 @@ export async function secretsOf(roots: string, row: WebhookRow): Promise<string[
   const secrets = JSON.parse(await openFor(roots, { slot, place, sealed, tag: row.tag })) as string[];
   return isRotating(row) ? secrets : secrets.slice(0, 1);
 }
-const isRotating = ({ previous_ends_at }: WebhookRow) =>
-  previous_ends_at !== null && Date.parse(previous_ends_at) > Date.now();
+const isRotating = ({ overlap_expires_at }: WebhookRow) =>
+  overlap_expires_at !== null && Date.parse(overlap_expires_at) > Date.now();
 
 const urlOf = ({ ISSUERS }: Secrets, token: string) => `${listOf(ISSUERS)[0]}/hooks/${token}`;
 
@@ -151,7 +151,7 @@ export async function rotateSecret(
   const { app_id: app, sandbox_id: sandbox, org_id: org, provider } = before;
   const underWay = refused(
     "rotation_under_way",
-    "The secret before the last goes on until `previous_ends_at`. Rotate again after that.",
+    "The secret before the last goes on until `overlap_expires_at`. Rotate again after that.",
   );
   if (isRotating(before)) throw underWay;
   if (body.secret && !fits(provider, body.secret)) throw invalid({ field: "secret", message: NO_FIT });
@@ -169,7 +169,7 @@ export async function rotateSecret(
     .patch("inbound_webhooks", {
       ...(moves && {
         ...{ token_hash: hash, previous_token_hash: goesOn ? before.token_hash : null },
-        previous_ends_at: goesOn ? sql<string>`now() + make_interval(secs => ${overlap_seconds})` : null,
+        overlap_expires_at: goesOn ? sql<string>`now() + make_interval(secs => ${overlap_seconds})` : null,
       }),
       ...(sealed && {
         sealed: sealed.sealed,

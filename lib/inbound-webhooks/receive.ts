@@ -31,7 +31,7 @@ export async function enterHook(db: TenantDb, hash: Uint8Array): Promise<Webhook
       counted: sql<number>`case when ${goesOn} then least(counted, ${MOST_A_MINUTE}) + 1 else 1 end`,
       counted_since: sql<string>`case when ${goesOn} then counted_since else now() end`,
     })
-    .where(sql<boolean>`(token_hash = ${hash} or (previous_token_hash = ${hash} and previous_ends_at > now()))`)
+    .where(sql<boolean>`(token_hash = ${hash} or (previous_token_hash = ${hash} and overlap_expires_at > now()))`)
     .returningAll();
   const hook = await counted.executeTakeFirstOrThrow(() => notFound("inbound_webhook"));
   if (hook.counted <= MOST_A_MINUTE) return hook;

@@ -111,7 +111,7 @@ export const inboundWebhook = v.strictObject({
   /** By which they are signed: the same, if it was made here. */
   secret: nullable,
   /** Until when the address and the secret before the last go on; null where there are none. */
-  previous_ends_at: v.nullable(stamp),
+  overlap_expires_at: v.nullable(stamp),
   last_received_at: v.nullable(stamp),
   created_at: stamp,
   updated_at: stamp,
@@ -132,7 +132,7 @@ export const toInboundWebhook = (
   automation: row.automation_id,
   hmac: row.hmac,
   ...{ url, secret },
-  previous_ends_at: row.previous_ends_at,
+  overlap_expires_at: row.overlap_expires_at,
   last_received_at: row.last_received_at,
   created_at: row.created_at,
   updated_at: row.updated_at,

@@ -30,7 +30,8 @@ const LOOK_MS = 500;
 /** To try a home, to empty one. */
 const OWN_MS = 45_000;
 /** What a home holds, over and over, as bytes and files. */
-const MEASURE = "while :; do echo $(du -s -B1 . 2>/dev/null | cut -f1) $(du -s --inodes . 2>/dev/null | cut -f1); sleep 1; done";
+const MEASURE =
+  "while :; do echo $(du -s -B1 . 2>/dev/null | cut -f1) $(du -s --inodes . 2>/dev/null | cut -f1); sleep 1; done";
 
 const SYSTEM = [
   ...["--ro-bind", "/usr", "/usr", "--dir", "/etc", "--ro-bind-try", "/etc/alternatives", "/etc/alternatives"],

@@ -172,7 +172,7 @@ describe.each(Object.entries(senders))("%s", (_, { provider, fields, secret, bod
         ),
       );
     expect(await tries()).toEqual([202, 202, 202, 202]);
-    await sql("update data.inbound_webhooks set previous_ends_at = now() where id = $1", [own.id]);
+    await sql("update data.inbound_webhooks set overlap_expires_at = now() where id = $1", [own.id]);
     expect(await tries()).toEqual([404, 404, 401, 202]);
   });
 });

@@ -172,12 +172,12 @@ it("has two addresses and two secrets after a rotation, and no third before the 
   const rotate = (body: object = {}) => owner("POST", `${AT}/${id}/rotate_secret`, body);
   const second = await must(rotate({ overlap_seconds: 60 }), 200);
   expect([second.url === url, second.secret === secret]).toEqual([false, false]);
-  const left = Date.parse(second.previous_ends_at) - Date.now();
+  const left = Date.parse(second.overlap_expires_at) - Date.now();
   expect([left > 50_000, left <= 60_000]).toEqual([true, true]);
   expect((await rotate()).body.error.code).toBe("rotation_under_way");
-  await sql("update data.inbound_webhooks set previous_ends_at = now() where id = $1", [id]);
-  expect((await must(rotate({ overlap_seconds: 0 }), 200)).previous_ends_at).toBeNull();
-  const day = Date.parse((await must(rotate(), 200)).previous_ends_at) - Date.now();
+  await sql("update data.inbound_webhooks set overlap_expires_at = now() where id = $1", [id]);
+  expect((await must(rotate({ overlap_seconds: 0 }), 200)).overlap_expires_at).toBeNull();
+  const day = Date.parse((await must(rotate(), 200)).overlap_expires_at) - Date.now();
   expect(Math.round(day / 60_000)).toBe(24 * 60);
   for (const overlap_seconds of [-1, 604_801]) expect((await rotate({ overlap_seconds })).status).toBe(422);
 });
@@ -186,7 +186,7 @@ it("wants a secret that the provider makes, and keeps the address of one that ha
   const { id } = await make({ provider: "stripe" });
   const rotate = (body: object) => owner("POST", `${AT}/${id}/rotate_secret`, body);
   expect((await rotate({})).body.error.fields[0].field).toBe("secret");
-  const first = { url: null, secret: null, previous_ends_at: null };
+  const first = { url: null, secret: null, overlap_expires_at: null };
   expect(await must(rotate({ secret: aSecret() }), 200)).toMatchObject(first);
   expect((await must(rotate({ secret: aSecret() }), 200)).url).toContain("/hooks/whk_");
   const standard = await make({ provider: "standard" });

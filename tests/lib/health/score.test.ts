@@ -160,12 +160,7 @@ it("never rises when anything grows worse, and neither does its status", () => {
 it("asks for something to be done wherever a person can do it, and for nothing else", () => {
   const wanted = (amiss: Partial<Facts>, secret: string | null = null) => {
     const given = { ...WELL, ...amiss };
-    return wantedBy(scoreOf(given), given, secret).map(({ key, kind, title, required }) => [
-      key,
-      kind,
-      title,
-      required,
-    ]);
+    return wantedBy(given, secret).map(({ key, kind, title, required }) => [key, kind, title, required]);
   };
   expect(
     wanted({ required_actions: 1, runs: of(9, 9), tools: of(9, 9), schedules_missed: 1, model_scripted: true }),
@@ -176,9 +171,11 @@ it("asks for something to be done wherever a person can do it, and for nothing e
   expect(wanted({ model_missing: "Name one." })).toEqual([["model", "custom", "Name a model that can be asked", true]]);
   expect(wanted({ stuck: 1, endpoints_failing: 1, computers_in_error: 1, installations_in_error: 1 })).toEqual([
     ["stuck", "custom", "See to what doesn't go on", true],
-    ["webhook_endpoints", "custom", "Mend the webhook endpoints of the org", false],
+    ["webhook_endpoints", "custom", "Mend the receivers of the org's webhook endpoints", false],
     ["computers", "custom", "See to the computers that are in error", false],
     ["installations", "custom", "See to the installations that are suspended", false],
   ]);
-  expect(wanted({ endpoints_disabled: 1 })[0]![3]).toBe(true);
+  expect(wanted({ endpoints_disabled: 1 })).toEqual([
+    ["webhook_endpoints:disabled", "custom", "Enable the webhook endpoints of the org", true],
+  ]);
 });
