@@ -28,7 +28,7 @@ async function signs(main: string): Promise<boolean> {
 const MOST: Record<string, number> = {
   ...{
     root: 150,
-    all: 800,
+    all: 815,
     agents: 230,
     routines: 214,
     configs: 240,
