@@ -310,18 +310,27 @@ const aSubscription: Maker = {
     return id;
   },
 };
-/** One that nobody can reach, with a delivery. */
+/** One that hears of nothing, with a delivery of an event that there is. */
 const aWebhookEndpoint: Maker = {
   kind: "webhook_endpoint",
   make: async (place) => {
     const { asDeveloper, org } = place;
+    // A walk makes more than an org has.
+    const quotas = `settings = jsonb_set(settings, '{quotas}', '{"webhook_endpoints": 100000}')`;
+    await place.sql(`update data.apps set ${quotas} where id = $1 and settings -> 'quotas' is null`, [place.app]);
     const { id } = await post(asDeveloper, "/api/v1/webhook_endpoints", { ...aWebhook(), org });
-    await post(asDeveloper, "/api/v1/events", { ...anEvent(place), org });
-    await found(place, "select id from data.webhook_deliveries where endpoint_id = $1 and attempt_count > 0", id);
+    const event = await post(asDeveloper, "/api/v1/events", { ...anEvent(place), org });
+    await place.sql(
+      `insert into data.webhook_deliveries (app_id, sandbox_id, org_id, id, endpoint_id, event_id, event_org_id, event_name,
+          sequence, status, attempts, attempt_count, revision)
+        select app_id, sandbox_id, org_id, $2, id, $3, org_id, 'custom.walk', 1, 'dead', '[]', 0, 1
+          from data.webhook_endpoints where id = $1`,
+      [id, newId("webhook_delivery"), event.id],
+    );
     return id;
   },
 };
-const aWebhook = () => ({ url: "https://webhooks.invalid/", event_names: ["custom.walk"] });
+const aWebhook = () => ({ url: "https://webhooks.invalid/", event_names: ["custom.none"] });
 const anEvent = ({ word }: Place) => ({ name: "custom.walk", payload: { about: word } });
 /** What waits in a queue, once there are two. */
 async function deliveriesOf({ asDeveloper }: Place, subscription: string): Promise<any[]> {
