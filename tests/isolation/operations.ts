@@ -43,6 +43,8 @@ export const WITHOUT_PROVIDER = [
 
 /** What a fresh row of the walk is not ready for: the status, by a row that is there. */
 const NOT_READY: Record<string, number> = {
+  // Its link is all that opens it.
+  "GET /api/v1/agent_computers/{computer}/screen": 404,
   "DELETE /api/v1/agent_sessions/{agent_session}": 422,
   "POST /api/v1/agent_sessions/{agent_session}/tool_calls/{tool_call}/resolve": 409,
   "POST /api/v1/automation_runs/{automation_run}/commands/{command}/approve": 409,
