@@ -11,9 +11,10 @@ import { ApiError } from "../errors.ts";
 import { emitting } from "../events/emit.ts";
 import { type Id, isId, newId } from "../ids.ts";
 import { ModelError, resolveModel, secretFor } from "../model/index.ts";
+import { Ledger } from "../motion/ledger.ts";
 import { PACE } from "../motion/pace.ts";
-import type { Report, Share } from "../motion/report.ts";
-import { asked, paused, type Watched } from "../motion/watch.ts";
+import type { Report } from "../motion/report.ts";
+import { asked, paused } from "../motion/watch.ts";
 import { forEach } from "../objects/each.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
 import { readersOfRun } from "../runs/project.ts";
@@ -25,11 +26,6 @@ import type { HealthActionRow } from "./schema.ts";
 import { type Facts, type Status, scoreOf, type Wanted, wantedBy } from "./score.ts";
 import { verdictOf } from "./verify.ts";
 
-const MINUTE_MS = 60_000;
-/** How far back failures count, in minutes. */
-const WINDOW = { runs: 24 * 60, tools: 60 };
-/** What has nothing under way any more is remembered so long, lest a report that comes again counts twice. */
-const REMEMBERED_MS = 10 * MINUTE_MS;
 /** So many are asked in one go. */
 const MOST = 50;
 /** Whoever is asked answers within that, or counts as not going on. */
@@ -38,10 +34,10 @@ const MOST_SHOWN = 20;
 /** An action of a check is known by it. */
 const PREFIX = "health:";
 
-type Motion = { id: string; upto: string; due: number | null; asked_at: number | null; stuck: number };
 type Said = { event: Id<"event">; entry: Id<"activity_feed_entry">; stuck: string | null; change: HealthChange };
 
 export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyof Rpc.DurableObjectBranded> {
+  readonly #ledger: Ledger;
   /** When the due-list has it look, and judge, as far as it knows. */
   readonly #soonest = new Map<"look" | "judge", number>();
   #judgedAt = 0;
@@ -49,36 +45,18 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
 
   constructor(ctx: DurableObjectState, env: ConstructorParameters<typeof TenantObject>[1]) {
     super(ctx, env);
+    this.#ledger = new Ledger(ctx.storage.sql);
     ctx.storage.sql.exec(`
-      -- stuck: 1 where nobody was told yet, then 2.
-      create table if not exists motion (
-        id text primary key, upto text not null, due integer, asked_at integer, stuck integer not null, at integer not null
-      ) strict, without rowid;
-      create index if not exists motion_due on motion (due) where due is not null;
-      create table if not exists minutes (
-        what text not null, minute integer not null, total integer not null, failed integer not null,
-        primary key (what, minute)) strict, without rowid;
       create table if not exists told (one integer primary key check (one = 1), status text not null, score integer not null) strict;
       create table if not exists owed (event text primary key, data text not null) strict, without rowid`);
   }
 
-  async report({ id, upto, due, ended, tools }: Report): Promise<void> {
+  async report(report: Report): Promise<void> {
     if (this.#isErased) return;
     const now = Date.now();
-    const [known] = this.#sql<{ upto: string; due: number | null }>("select upto, due from motion where id = ?", id);
-    if (known && known.upto >= upto) return;
-    const next = due === undefined ? (known?.due ?? null) : due;
-    this.#sql(
-      `insert into motion values (?, ?, ?, null, 0, ?) on conflict (id) do update
-       set upto = excluded.upto, due = excluded.due, asked_at = null, stuck = 0, at = excluded.at`,
-      ...[id, upto, next, now],
-    );
-    this.#count("runs", { total: ended ? 1 : 0, failed: ended?.failed ? 1 : 0 }, now);
-    this.#count("tools", tools, now);
-    if (next !== null) this.#at("look", next);
-    if (!ended) return;
-    this.#sql("delete from motion where due is null and at < ?", now - REMEMBERED_MS);
-    this.#at("judge", Math.max(now, this.#judgedAt + PACE.judged));
+    this.#ledger.take(report, now);
+    if (report.due != null) this.#at("look", report.due);
+    if (report.ended) this.#at("judge", Math.max(now, this.#judgedAt + PACE.judged));
   }
 
   async judge(known: Known, isAsked = true): Promise<Judged> {
@@ -89,18 +67,14 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     const isTold = this.#note({ agent: this.id, status: score.status, score: score.score });
     // What it finds by itself it writes down when it tells of it: the rest, when somebody asks.
     const actions = isAsked || isTold ? await this.#ask(known, wantedBy(facts, secret)) : known.actions;
-    const [{ n } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where due is not null");
-    const stuck = this.#sql<{ id: string; asked_at: number }>(
-      "select id, asked_at from motion where stuck > 0 order by asked_at, id limit ?",
-      MOST_SHOWN,
-    ).map(
+    const stuck = this.#ledger.stuck.slice(0, MOST_SHOWN).map(
       ({ id, asked_at }): Stuck => ({
         // A run is its routine's, which has readers of its own: they find it in the feed.
         id: isId("agent_session", id) ? id : null,
         since: new Date(asked_at).toISOString(),
       }),
     );
-    return { ...score, actions, runs: facts.runs, tools: facts.tools, in_motion: n, stuck };
+    return { ...score, actions, runs: facts.runs, tools: facts.tools, in_motion: this.#ledger.size, stuck };
   }
 
   async verify(action: Checked): Promise<Verdict> {
@@ -160,11 +134,7 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
 
   /** Asks what is overdue whether it goes on, which recovers what has lost its alarm. */
   async #look(): Promise<void> {
-    const overdue = this.#sql<{ id: string }>(
-      "select id from motion where due <= ? order by due limit ?",
-      Date.now(),
-      MOST,
-    ).map(({ id }) => id);
+    const overdue = this.#ledger.overdue(Date.now(), MOST);
     if (overdue.length) {
       const found = await this.db.batch({
         sessions: this.db
@@ -178,21 +148,21 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
       });
       const rows = [...found.sessions, ...found.runs];
       const there = new Set<string>(rows.map(({ id }) => id));
-      for (const id of overdue) if (!there.has(id)) this.#sql("delete from motion where id = ?", id);
+      for (const id of overdue) if (!there.has(id)) this.#ledger.forget(id);
       const isSuspended = this.orgStatus === "suspended";
       await forEach(rows, (row) => (isSuspended ? this.#pause(row.id) : this.#goesOn(row)));
     }
-    const [next] = this.#sql<{ due: number }>("select due from motion where due is not null order by due limit 1");
-    if (next) this.#at("look", next.due);
+    const { next } = this.#ledger;
+    if (next !== null) this.#at("look", next);
   }
 
   async #pause(id: string): Promise<void> {
-    this.#set(id, paused(Date.now()));
+    this.#ledger.watch(id, paused(Date.now()), Date.now());
   }
 
   async #goesOn(row: SessionRow | RunRow): Promise<void> {
     const { id } = row;
-    const [before] = this.#sql<{ upto: string }>("select upto from motion where id = ?", id);
+    const before = this.#ledger.of(id);
     const late = Date.now();
     const until = await within(ANSWER_MS, () =>
       isId("agent_session", id)
@@ -202,54 +172,31 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
       console.error(JSON.stringify({ object: this.ctx.id.name, asked: id, error: String(error) }));
       return late;
     });
-    const [was] = this.#sql<Motion>("select * from motion where id = ?", id);
+    const was = this.#ledger.of(id);
     // What it has said meanwhile is newer.
     if (!was || was.upto !== before?.upto) return;
     const next = asked(was, until, Date.now());
-    this.#set(id, next);
+    this.#ledger.watch(id, next, Date.now());
     if (next.stuck && !was.stuck) this.#at("judge", Date.now());
-  }
-
-  #set(id: string, { due, asked_at, stuck }: Watched): void {
-    const set = "update motion set due = ?, asked_at = ?, stuck = iif(?, max(stuck, 1), 0), at = ? where id = ?";
-    this.#sql(set, due, asked_at, stuck ? 1 : 0, Date.now(), id);
   }
 
   // -------------------------------------------------------------------------------------------------------
   // How it is
-
-  #count(what: keyof typeof WINDOW, { total, failed }: Share, now: number): void {
-    if (!total) return;
-    const minute = Math.floor(now / MINUTE_MS);
-    this.#sql(
-      `insert into minutes values (?, ?, ?, ?) on conflict (what, minute) do update
-       set total = total + excluded.total, failed = failed + excluded.failed`,
-      ...[what, minute, total, failed],
-    );
-    this.#sql("delete from minutes where what = ? and minute <= ?", what, minute - WINDOW[what]);
-  }
-
-  #share(what: keyof typeof WINDOW, now: number): Share {
-    const sum = "select coalesce(sum(total), 0) as total, coalesce(sum(failed), 0) as failed from minutes";
-    const from = Math.floor(now / MINUTE_MS) - WINDOW[what];
-    const [share] = this.#sql<Share>(`${sum} where what = ? and minute > ?`, what, from);
-    return share!;
-  }
 
   #factsOf(known: Known, now: number): { facts: Facts; secret: string | null } {
     const { agent, actions, env_keys } = known;
     const setup = actions.filter(({ source }) => source === "setup");
     const count = (is: (action: HealthActionRow) => boolean) => setup.filter(is).length;
     const model = this.#modelOf(agent.default_model, env_keys);
-    const [{ n: stuck } = { n: 0 }] = this.#sql<{ n: number }>("select count(*) as n from motion where stuck > 0");
     const { schedules_missed, endpoints_disabled, endpoints_failing, computers_in_error, installations_in_error } =
       known;
     const facts: Facts = {
       required_actions: count(({ status, required }) => status === "pending" && required),
       other_actions: count(({ status, required }) => status === "pending" && !required),
       degraded_actions: count(({ status }) => status === "degraded"),
+      stuck: this.#ledger.stuck.length,
       ...{ model_missing: model.missing, model_scripted: model.isScripted },
-      ...{ runs: this.#share("runs", now), tools: this.#share("tools", now), stuck },
+      ...{ runs: this.#ledger.share("runs", now), tools: this.#ledger.share("tools", now) },
       ...{ schedules_missed, endpoints_disabled, endpoints_failing, computers_in_error, installations_in_error },
     };
     return { facts, secret: model.secret };
@@ -330,10 +277,9 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     const [last] = this.#sql<{ status: Status; score: number }>("select status, score from told");
     const { status: previous_status, score: previous_score } = last ?? { status: "ok" as const, score: 100 };
     if (score !== last?.score) this.#sql("insert or replace into told values (1, ?, ?)", status, score);
-    const stuck = this.#sql<{ id: string }>("select id from motion where stuck = 1 order by id");
-    if (stuck.length) this.#sql("update motion set stuck = 2 where stuck = 1");
+    const stuck = this.#ledger.tell();
     const isChange = last ? status !== previous_status : status === "critical";
-    const changes = stuck.length ? stuck.map(({ id }) => id) : isChange ? [null] : [];
+    const changes = stuck.length ? stuck : isChange ? [null] : [];
     for (const one of changes) {
       const change = { agent, status, score, previous_status, previous_score, stuck: one !== null };
       const said: Said = { event: newId("event"), entry: newId("activity_feed_entry"), stuck: one, change };
