@@ -48,10 +48,7 @@ export const unauthenticated = (sent = true) =>
     { "WWW-Authenticate": sent ? 'Bearer realm="agentry", error="invalid_token"' : 'Bearer realm="agentry"' },
   );
 
-/**
- * 401 of a webhook: one answer to every flaw of a signature. Where one was sent to the right address, that address is no
- * secret to the sender; whether it was the key, the time or the form, is.
- */
+/** 401 of a webhook: one answer to every flaw of a signature, as to those of a credential. */
 export const invalidSignature = () =>
   new ApiError(
     401,

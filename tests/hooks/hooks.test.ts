@@ -110,8 +110,9 @@ describe.each(Object.entries(senders))("%s", (_, { provider, fields, secret, bod
   it("has one refusal for every flaw, and writes nothing", async () => {
     const [text, headers] = await signed(unique("flaw"));
     const flawed = (change: (value: string) => string) => ({ ...headers, [bears]: change(headers[bears]!) });
-    const end = (value: string) =>
-      value.replace(/[0-9a-z](=*)$/i, (last) => (last.startsWith("0") ? "1" : "0") + last.slice(1));
+    const other = (letter: string) => (letter === "0" ? "1" : "0");
+    // Not at its end, where base64 has bits that say nothing.
+    const end = (value: string) => value.slice(0, -8) + other(value.at(-8)!) + value.slice(-7);
     const { [bears]: _, ...bare } = headers;
     const minutes = (n: number) => new Date(Date.now() + n * 60_000 + Math.sign(n) * 2000);
     const all: [string, string, Headers][] = [
@@ -137,11 +138,11 @@ describe.each(Object.entries(senders))("%s", (_, { provider, fields, secret, bod
         : []),
     ];
     const before = await eventsOf(hook);
-    const [first, ...others] = await Promise.all(
+    const [first, ...rest] = await Promise.all(
       all.map(async ([, body, sent]) => toTheByte(await send(hook, body, sent))),
     );
     expect([first!.status, JSON.parse(first!.text).error.code]).toEqual([401, "invalid_signature"]);
-    for (const [i, other] of others.entries()) expect([all[i + 1]![0], other]).toEqual([all[i + 1]![0], first]);
+    for (const [i, one] of rest.entries()) expect([all[i + 1]![0], one]).toEqual([all[i + 1]![0], first]);
     expect(await eventsOf(hook)).toEqual(before);
   });
 

@@ -54,6 +54,8 @@ const NOT_READY: Record<string, number> = {
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny": 409,
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": 409,
   "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": 409,
+  // 200 is Slack's challenge alone.
+  "POST /hooks/{token}": 202,
 };
 
 /** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
