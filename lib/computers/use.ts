@@ -95,12 +95,11 @@ export async function exec(
   if (row.status !== "ready") throw unprocessable("not_ready", `This computer is ${row.status}: it runs no commands.`);
   return inTurn(ofOrg, c, () =>
     ofAll.pass("", async () => {
-      await begin();
-      const ran = await watched(
-        c,
-        () => findComputer(db, id),
-        (signal) => asking(env, row, "not_ready", (provider) => provider.exec(id, command, signal)),
-      );
+      const read = () => findComputer(db, id);
+      const ran = await watched(c, read, async (signal) => {
+        await begin();
+        return asking(env, row, "not_ready", (provider) => provider.exec(id, command, signal));
+      });
       const noted = openPlace(env, row).then((place) =>
         noteUse(place, id, screenAfter(row.screen, command.command, ran.output)),
       );

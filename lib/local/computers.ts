@@ -16,7 +16,10 @@ import type { Asked } from "../computers/local.ts";
 import { ended, MAX_OUTPUT, type Ran, Refused, TOO_MUCH, tooLong } from "../computers/provider.ts";
 import { isId } from "../ids.ts";
 
-/** Of a home, together: beyond it nothing can be written, and beyond twice as much nothing changed. A command that passes it is ended. */
+/**
+ * Of a home, together. A command that passes it is ended; after that nothing can be written, and beyond twice as much nothing
+ * changed.
+ */
 const MAX_BYTES = 1_000_000_000;
 const MAX_FILES = 100_000;
 /** Of one file. */
@@ -30,8 +33,8 @@ const LOOK_MS = 500;
 /** To try a home, to empty one. */
 const OWN_MS = 45_000;
 /** What a home holds, over and over, as bytes and files. */
-const MEASURE =
-  "while :; do echo $(du -s -B1 . 2>/dev/null | cut -f1) $(du -s --inodes . 2>/dev/null | cut -f1); sleep 1; done";
+const MEASURE = `used() { du -s "$@" . 2>/dev/null | cut -f1; }
+  while :; do echo $(used -B1) $(used --inodes); sleep 1; done`;
 
 const SYSTEM = [
   ...["--ro-bind", "/usr", "/usr", "--dir", "/etc", "--ro-bind-try", "/etc/alternatives", "/etc/alternatives"],
@@ -84,16 +87,8 @@ type Use = {
 function sandbox(home: string, uid: number, { argv, home: use = "write", keeper = false }: Use): string[] {
   const bind = use === "read" ? "--ro-bind" : "--bind";
   const around = (from: string) => [
-    ...[
-      "bwrap",
-      "--unshare-all",
-      "--unshare-user",
-      "--disable-userns",
-      "--die-with-parent",
-      "--new-session",
-      "--seccomp",
-      "3",
-    ],
+    ...["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"],
+    ...["--seccomp", "3"],
     ...["--clearenv", "--setenv", "HOME", "/home", "--setenv", "PATH", PATH, "--setenv", "LANG", "C.UTF-8"],
     ...["--uid", "1000", "--gid", "1000", ...(keeper ? ["--cap-add", "CAP_DAC_OVERRIDE"] : [])],
     ...[...SYSTEM, bind, from, "/home", "--dev", "/dev", "--proc", "/proc"],
@@ -106,33 +101,10 @@ function sandbox(home: string, uid: number, { argv, home: use = "write", keeper 
   ];
   if (!isRoot) return around(home);
   return [
-    ...[
-      "bwrap",
-      ...SYSTEM,
-      bind,
-      home,
-      "/home",
-      "--dir",
-      "/tmp",
-      "--dev-bind",
-      "/dev",
-      "/dev",
-      "--bind",
-      "/proc",
-      "/proc",
-    ],
-    ...["--unshare-pid", "--die-with-parent", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"],
-    ...[
-      "setpriv",
-      `--reuid=${uid}`,
-      `--regid=${uid}`,
-      "--clear-groups",
-      "--inh-caps=-all",
-      "--bounding-set=-all",
-      "--no-new-privs",
-      "--",
-    ],
-    ...around("/home"),
+    ...["bwrap", ...SYSTEM, bind, home, "/home", "--dir", "/tmp", "--dev-bind", "/dev", "/dev", "--bind", "/proc"],
+    ...["/proc", "--unshare-pid", "--die-with-parent", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"],
+    ...["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"],
+    ...["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--", ...around("/home")],
   ];
 }
 
