@@ -35,7 +35,7 @@ async function signs(main: string): Promise<boolean> {
  */
 const MOST: Record<string, number> = {
   ...{
-    root: 153,
+    root: 160,
     all: 860,
     agents: 234,
     routines: 214,
