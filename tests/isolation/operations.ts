@@ -56,6 +56,8 @@ const NOT_READY: Record<string, number> = {
   "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": 409,
   // 200 is Slack's challenge alone.
   "POST /hooks/{token}": 202,
+  "POST /api/v1/webhook_endpoints/{endpoint}/replay": 409,
+  "POST /api/v1/webhook_deliveries/{delivery}/replay": 409,
 };
 
 /** Routes that take a name besides the id, but only with its owner: a name alone is 422. */
@@ -314,7 +316,7 @@ const aSubscription: Maker = {
     return id;
   },
 };
-/** One that hears of nothing, with a delivery of an event that there is. */
+/** One that is disabled, lest its object go on while others ask, with a delivery of an event that there is. */
 const aWebhookEndpoint: Maker = {
   kind: "webhook_endpoint",
   make: async (place) => {
@@ -331,6 +333,7 @@ const aWebhookEndpoint: Maker = {
           from data.webhook_endpoints where id = $1`,
       [id, newId("webhook_delivery"), event.id],
     );
+    await place.sql("update data.webhook_endpoints set status = 'disabled' where id = $1", [id]);
     return id;
   },
 };
