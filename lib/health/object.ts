@@ -38,9 +38,6 @@ type Said = { event: Id<"event">; entry: Id<"activity_feed_entry">; stuck: strin
 
 export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyof Rpc.DurableObjectBranded> {
   readonly #ledger: Ledger;
-  /** When the due-list has it look, and judge, as far as it knows. */
-  readonly #soonest = new Map<"look" | "judge", number>();
-  #judgedAt = 0;
   #isErased = false;
 
   constructor(ctx: DurableObjectState, env: ConstructorParameters<typeof TenantObject>[1]) {
@@ -56,12 +53,11 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     const now = Date.now();
     this.#ledger.take(report, now);
     if (report.due != null) this.#at("look", report.due);
-    if (report.ended) this.#at("judge", Math.max(now, this.#judgedAt + PACE.judged));
+    if (report.ended) this.#at("judge", now + PACE.judged);
   }
 
   async judge(known: Known, isAsked = true): Promise<Judged> {
     const now = Date.now();
-    this.#judgedAt = now;
     const { facts, secret } = this.#factsOf(known, now);
     const score = scoreOf(facts);
     const isTold = this.#note({ agent: this.id, status: score.status, score: score.score });
@@ -97,7 +93,6 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
   protected override async whenDue(name: string): Promise<void> {
     if (this.#isErased) return;
     if (name === "tell") return this.#tell();
-    this.#soonest.delete(name as "look" | "judge");
     if (name === "look") return this.#look();
     await this.#judgeItself(false);
   }
@@ -127,9 +122,8 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
 
   /** One that comes too early does no harm, and a write less does good. */
   #at(what: "look" | "judge", instant: number): void {
-    if ((this.#soonest.get(what) ?? Number.POSITIVE_INFINITY) <= instant) return;
-    this.#soonest.set(what, instant);
-    this.due(what, instant);
+    const [set] = this.#sql<{ at: number }>("select at from due where name = ? and attempts = 0", what);
+    if (!set || set.at > instant) this.due(what, instant);
   }
 
   /** Asks what is overdue whether it goes on, which recovers what has lost its alarm. */

@@ -11,6 +11,6 @@ export const PACE = {
   /** What is stuck is asked that often, and likewise what a suspended org has under way. */
   stuck: 60_000,
   suspended: 600_000,
-  /** An agent's health is judged that often, unless somebody asks. */
+  /** Of what ends of an agent, its health hears at once; it is judged that much later, unless somebody asks before. */
   judged: 60_000,
 };

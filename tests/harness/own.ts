@@ -29,7 +29,7 @@ export const walls = {
 } satisfies Record<string, StartOptions>;
 export type Walls = keyof typeof walls;
 
-type StartOptions = Partial<RuntimeOptions> & { role?: string };
+export type StartOptions = Partial<RuntimeOptions> & { role?: string };
 export type SigningKey = Awaited<ReturnType<typeof newSigningKey>>;
 export type Own = Awaited<ReturnType<typeof ownSystem>>;
 

@@ -43,6 +43,11 @@ export function lists(the: () => Stage) {
         await makeRows(parameters, place, place.owner);
       }
       const due = all.filter((list) => isTheirs(list, at) !== isTheirs(list, at + 1));
+      // What an agent lacks is written down when somebody asks how it is.
+      await forAll(
+        due.filter(({ path }) => path.endsWith("/health")),
+        read,
+      );
       const faults = await faultsOf(due, async (list) => {
         const now = await read(list);
         const before = known.get(list.what);

@@ -1,8 +1,9 @@
 /** Five places that must never see one another, and everybody who might try. */
+import { resolve } from "node:path";
 import type { Kind } from "../../lib/kinds.ts";
 import { openDatabase } from "../harness/database.ts";
 import { anApp, bearer, type Call, caller, must } from "../harness/index.ts";
-import { newRoot, newSigningKey, ownSystem, type Walls, walls } from "../harness/own.ts";
+import { newRoot, newSigningKey, ownSystem, type StartOptions, type Walls, walls } from "../harness/own.ts";
 import { type Change, watch } from "./changes.ts";
 import { makeRows, makers } from "./operations.ts";
 import { aPlace, aSandbox, aToken, claimsOf, type Place, post, signed } from "./places.ts";
@@ -42,7 +43,10 @@ export const walking = { "X-Request-Id": "isolation-walk" };
 export async function aStage(standing: Walls): Promise<Stage> {
   const own = await ownSystem(openDatabase());
   const signingKey = await newSigningKey("walk");
-  const base = await own.start([signingKey], [newRoot()], walls[standing]);
+  // What an agent's health writes down by itself would come while others ask.
+  const calm = { "pace.ts": resolve(import.meta.dirname, "../harness/calm-pace.ts") };
+  const { alias, ...more }: StartOptions = walls[standing];
+  const base = await own.start([signingKey], [newRoot()], { ...more, alias: { ...alias, ...calm } });
   const changes = await watch(own.database);
   const sql = own.database.query;
   const anotherApp = () => anApp({ base, newApp: own.newApp });
