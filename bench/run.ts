@@ -17,6 +17,7 @@ import { measureSessions } from "./sessions.ts";
 import { printStarts } from "./start.ts";
 import { Cleanup, type Product, SEED, type System, startCommit, startProduct, startSystem } from "./system.ts";
 import { compare, type Figures, inTurns, load, print, type Target, TURN_S, type Way } from "./turns.ts";
+import { measureWebhooks } from "./webhooks.ts";
 
 const CONNECTIONS = 8;
 const AIMS = { of_floor: 0.7, walls_ms: 0.25, mint_cpu_ms: 0.35, mint_of_before: 1.5, create_of_before: 0.85 };
@@ -189,6 +190,7 @@ async function bench(cleanup: Cleanup, url: string) {
   await measureSchedules(cleanup, system, { judge });
   await measureHealth(cleanup, system, { judge });
   await measureHooks(cleanup, system, { judge });
+  await measureWebhooks(cleanup, system, { judge });
   print(rows);
   console.log(`
 direct  the Worker, past Miniflare's entry     entry  the same through it
@@ -218,7 +220,7 @@ async function benchSessions(cleanup: Cleanup, url: string) {
   print(aims);
 }
 
-/** Runs, schedules, health or hooks, alone. */
+/** Runs, schedules, health, hooks or webhooks, alone. */
 async function benchAlone(cleanup: Cleanup, url: string, measure: typeof measureRuns) {
   await measure(cleanup, await startProduct(cleanup, url, { groups: ["developer"] }), { judge });
   print(aims);
@@ -241,6 +243,7 @@ try {
   else if (process.argv[2] === "schedules") await benchAlone(cleanup, url, measureSchedules);
   else if (process.argv[2] === "health") await benchAlone(cleanup, url, measureHealth);
   else if (process.argv[2] === "hooks") await benchAlone(cleanup, url, measureHooks);
+  else if (process.argv[2] === "webhooks") await benchAlone(cleanup, url, measureWebhooks);
   else if (process.argv[2] === "events") await benchEvents(cleanup, url);
   else if (process.argv[2] !== "hostile") await bench(cleanup, url);
   else if (!(await benchHostile(cleanup, url, process.argv[3]))) process.exitCode = 1;
