@@ -218,7 +218,7 @@ describe("what is not run here", { timeout: 60_000 }, () => {
     const { code } = pageOf(README).blocks[0]!;
     expect(code).toBe("npm ci && npm start\nnpm ci && npm test");
     const ci = (await readFile(join(root, ".ci/run"), "utf8")).split("\n");
-    // Each file of tests once: some on the embedded database, the others on a server.
+    // Some files of tests on the embedded database, the others on a server.
     expect(ci).toEqual(expect.arrayContaining(["npm ci", "npm test -- $embedded"]));
     expect(await readFile(join(root, "tests/local/start.test.ts"), "utf8")).toContain('["npm", "start"]');
   });
