@@ -52,6 +52,8 @@ describe.runIf(hasContract)("over the contract's operations", () => {
     expect(Object.fromEntries(shared)).toEqual({
       // The developer's app; the app that defines a service.
       app_id: ["apps/{app_id}", "private_service_definitions/{app_id}"],
+      // What a queue hands out; what an endpoint is sent.
+      delivery: ["event_subscription_deliveries/{delivery}", "webhook_deliveries/{delivery}"],
       // A secret key; a name in the key-value store.
       key: ["keys/{key}", "kv/{key}"],
       private_service_id: [
@@ -59,8 +61,8 @@ describe.runIf(hasContract)("over the contract's operations", () => {
         "private_services/{private_service_id}",
       ],
       source: ["installation_sources/{source}", "knowledge_sources/{source}"],
-      // An access token; what an invited developer was sent.
-      token: ["invites/{token}", "tokens/{token}"],
+      // What the address of an inbound webhook ends with; what an invited developer was sent; an access token.
+      token: ["hooks/{token}", "invites/{token}", "tokens/{token}"],
       // A user; a user as a member of a team.
       user: ["members/{user}", "users/{user}"],
     });
