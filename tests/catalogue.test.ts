@@ -145,13 +145,14 @@ it("frees at once what was unique in an app: the rows of what has ended are stil
     from pg_constraint c join pg_class t on t.oid = c.conrelid join pg_attribute a on a.attrelid = t.oid
      and a.attnum = c.conkey[cardinality(c.conkey)]
     where c.contype = 'u' and t.relnamespace = 'data'::regnamespace and a.attname <> 'id' and not exists (
-      select from pg_attribute o where o.attrelid = t.oid and o.attname = 'org_id' and o.attnum = any (c.conkey))`);
+      select from pg_attribute o where o.attrelid = t.oid and o.attname = 'org_id' and o.attnum = any (c.conkey))
+    order by t.relname, a.attname`);
   // Of an org and a sandbox the record goes at once, and a key's hash is of its sandbox.
   const records = ["orgs", "sandboxes", "keys"];
   expect(rows.filter(({ table }) => !records.includes(table))).toEqual([
-    { table: "users", column: "email_key", freed: true },
-    { table: "agents", column: "lookup_key", freed: true },
     { table: "agent_computers", column: "lookup_key", freed: true },
+    { table: "agents", column: "lookup_key", freed: true },
+    { table: "users", column: "email_key", freed: true },
   ]);
 });
 

@@ -321,9 +321,6 @@ const aWebhookEndpoint: Maker = {
   kind: "webhook_endpoint",
   make: async (place) => {
     const { asDeveloper, org } = place;
-    // A walk makes more than an org has.
-    const quotas = `settings = jsonb_set(settings, '{quotas}', '{"webhook_endpoints": 100000}')`;
-    await place.sql(`update data.apps set ${quotas} where id = $1 and settings -> 'quotas' is null`, [place.app]);
     const { id } = await post(asDeveloper, "/api/v1/webhook_endpoints", { ...aWebhook(), org });
     const event = await post(asDeveloper, "/api/v1/events", { ...anEvent(place), org });
     await place.sql(

@@ -37,6 +37,9 @@ export async function aSandbox(asDeveloper: Call, fields: object = {}): Promise<
   return { id, key: full_key };
 }
 
+/** A walk makes more of these than an org has otherwise. */
+const QUOTAS = { computers: 100_000, inbound_webhooks: 100_000, webhook_endpoints: 100_000 };
+
 type Partition = { app: string; sandbox: string | null; key: string };
 
 /** An org with an owner and a member, where the key's rows live. */
@@ -59,6 +62,9 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
   const { id: script } = await post(asDeveloper, "/api/v1/config", {
     ...{ kind: "Script", mime_type: "text/plain", raw_content: "1", org, system: true },
   });
+  const ask = databaseOf(base)?.query ?? sql;
+  const settings = "settings = jsonb_set(settings, '{quotas}', $2::jsonb)";
+  await ask(`update data.apps set ${settings} where id = $1`, [app, JSON.stringify(QUOTAS)]);
   return {
     name,
     word,
@@ -72,7 +78,7 @@ export async function aPlace(name: string, { app, sandbox, key }: Partition, bas
     member,
     script,
     rows: {},
-    sql: databaseOf(base)?.query ?? sql,
+    sql: ask,
   };
 }
 
