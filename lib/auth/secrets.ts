@@ -3,6 +3,13 @@ import { base64url } from "jose";
 import { listOf } from "../env.ts";
 
 const utf8 = new TextEncoder();
+/** By pieces: a call takes no more arguments than the stack holds. */
+export function toBase64(bytes: Uint8Array): string {
+  let letters = "";
+  for (let at = 0; at < bytes.length; at += 8192) letters += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  return btoa(letters);
+}
+
 export const hex = (bytes: Uint8Array) => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const derived = new Map<string, Promise<CryptoKey[]>>();
 

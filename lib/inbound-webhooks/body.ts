@@ -1,4 +1,5 @@
 /** A body as it is told: whatever came, a value that Postgres keeps and a script reads. */
+import { toBase64 } from "../auth/secrets.ts";
 import type { WebhookProvider } from "../db/schema.ts";
 import { isMap, mustBeStorable } from "../http/valid.ts";
 
@@ -10,7 +11,7 @@ import { isMap, mustBeStorable } from "../http/valid.ts";
  */
 export function bodyOf(provider: WebhookProvider, bytes: Uint8Array, type: string): unknown {
   const text = textOf(bytes);
-  if (text === null) return { base64: base64Of(bytes) };
+  if (text === null) return { base64: toBase64(bytes) };
   const value = /^application\/x-www-form-urlencoded\b/i.test(type) ? formOf(text) : jsonOf(text, type);
   if (provider !== "slack" || !isMap(value)) return value;
   const { token: _, ...rest } = value;
@@ -57,11 +58,4 @@ function storable(value: unknown, otherwise: string): unknown {
   } catch {
     return otherwise.replaceAll("\0", "");
   }
-}
-
-const CHUNK = 0x8000;
-function base64Of(bytes: Uint8Array): string {
-  let letters = "";
-  for (let at = 0; at < bytes.length; at += CHUNK) letters += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
-  return btoa(letters);
 }

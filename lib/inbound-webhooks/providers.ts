@@ -4,6 +4,7 @@
  */
 import type { HmacScheme, WebhookProvider } from "../db/schema.ts";
 import { isMap } from "../http/valid.ts";
+import { bytesOf, newSecret as newStandardSecret } from "../webhooks/secrets.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 type Hook = { provider: WebhookProvider; hmac: HmacScheme | null };
@@ -121,8 +122,8 @@ export function fromBase64(text: string): Bytes | null {
 
 /** A secret of the form that the provider's own have. */
 export function newSecret(provider: WebhookProvider): string {
-  const base64 = btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(32))));
-  return provider === "standard" ? `whsec_${base64}` : base64;
+  const secret = newStandardSecret();
+  return provider === "standard" ? secret : bytesOf(secret);
 }
 
 /**

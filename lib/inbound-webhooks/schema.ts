@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { type HmacScheme, type Row, real, receiptStatuses, webhookProviders } from "../db/schema.ts";
 import { idOf, nullable, rules, stamp, text } from "../http/valid.ts";
 import { MAX_PAGE_SIZE, pageQuery, positive } from "../paging.ts";
+import { overlap_seconds } from "../webhooks/secrets.ts";
 import { fromBase64 } from "./providers.ts";
 
 const name = v.pipe(text(200), v.nonEmpty());
@@ -74,8 +75,8 @@ export type UpdateWebhook = v.InferOutput<typeof updateWebhookBody>;
 
 export const rotateSecretBody = v.strictObject({
   secret: v.optional(v.nullable(secret)),
-  /** How long the address and the secret before go on: a day; at most seven; 0 ends them at once. */
-  overlap_seconds: v.optional(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(604_800)), 86_400),
+  /** Of the address before, too. */
+  overlap_seconds,
 });
 export type RotateSecret = v.InferOutput<typeof rotateSecretBody>;
 

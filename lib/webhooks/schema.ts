@@ -12,6 +12,7 @@ import { catalogue, MAX_NAME, typeOf } from "../events/catalogue.ts";
 import { idOf, list, moment, nullable, rules, stamp, text } from "../http/valid.ts";
 import { listOf, listQuery } from "../paging.ts";
 import { isNamed } from "./rules.ts";
+import { overlap_seconds } from "./secrets.ts";
 
 /** Whether an event may be called so, or begin so. */
 const isKnown = (name: string): boolean =>
@@ -47,8 +48,7 @@ export const updateEndpointBody = v.strictObject({
 export type UpdateEndpoint = v.InferOutput<typeof updateEndpointBody>;
 
 export const rotateSecretBody = v.strictObject({
-  /** So long the secret before signs, too. */
-  overlap_seconds: v.optional(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(604_800)), 86_400),
+  overlap_seconds,
 });
 
 const sequence = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(10 ** 15));

@@ -1,9 +1,14 @@
 /** Secrets and signatures, as Standard Webhooks 1.0 has them. */
+import * as v from "valibot";
+import { toBase64 } from "../auth/secrets.ts";
 
 const PREFIX = "whsec_";
 
 /** A secret of 32 bytes. */
 export const newSecret = (): string => PREFIX + toBase64(crypto.getRandomValues(new Uint8Array(32)));
+
+/** So long the secret before one that is rotated goes on, in seconds: a day, seven at most; 0 ends it at once. */
+export const overlap_seconds = v.optional(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(604_800)), 86_400);
 
 /** The bytes of a secret, as base64. */
 export const bytesOf = (secret: string): string => secret.slice(PREFIX.length);
@@ -21,5 +26,3 @@ export async function signatures(
   });
   return (await Promise.all(signed)).join(" ");
 }
-
-const toBase64 = (bytes: Uint8Array) => btoa(String.fromCharCode(...bytes));
