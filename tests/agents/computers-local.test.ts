@@ -143,7 +143,7 @@ describe.runIf(hasBubblewrap)("a computer of this machine", { timeout: 120_000 }
   it("is made by the sweep where nobody else has: of a bundle, or after a crash; another provider's is in error", async () => {
     const template = { name: "Ada", computers: [{ name: "a" }, { name: "b" }] };
     const { id: ada } = await must(ask("POST", "/api/v1/agents", { template_bundle: { template } }), 200);
-    const list = async (): Promise<{ status: string }[]> =>
+    const list = async (): Promise<any[]> =>
       (await must(ask("GET", `/api/v1/agents/${ada}/agent_computers`), 200)).data;
     const [b, a] = await list();
     expect([a.status, a.provider]).toEqual(["provisioning", "local"]);
