@@ -82,7 +82,14 @@ insert into app.migrations (name) values
   ('2026-11-27-computers'),
   ('2026-11-27-health'),
   ('2026-11-27-inbound-webhooks'),
-  ('2026-11-27-webhooks');
+  ('2026-11-27-webhooks'),
+  ('2026-11-28-sign-ins'),
+  ('2026-11-29-accounts'),
+  ('2026-11-29-domains'),
+  ('2026-11-29-invitations'),
+  ('2026-11-29-oauth'),
+  ('2026-11-29-scim'),
+  ('2026-11-30-sso');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -297,6 +304,8 @@ alter table data.apps add constraint apps_retention_of_receipts_check check (set
   (!exists (@.retention_days.webhook_receipts)
     || (@.retention_days.webhook_receipts >= 7 && @.retention_days.webhook_receipts <= 3650 && @.retention_days.webhook_receipts % 1 == 0))');
 -- The app's own record: anybody inside may read it, only a production developer changes it.
+alter table data.apps add constraint apps_third_party_oauth_check check (settings @? '$ ?
+  (!exists (@.auth.third_party_oauth) || @.auth.third_party_oauth == true || @.auth.third_party_oauth == false)');
 select app.guard('data.apps', 'select, update (name, settings, updated_at)');
 create policy tenant on data.apps for select to agentry_api using (id = (select t.app from app.tenant() t));
 create policy developer on data.apps for update to agentry_api
@@ -384,12 +393,25 @@ create table data.users (
   updated_at     timestamptz not null default now(),
   -- Its rows are on their way out, and it goes last: nobody finds it any more.
   ended_at       timestamptz,
+  -- No credential of its own lives any more; what it made stays.
+  deactivated_at timestamptz,
+  -- Whose word the role is. What a provider says changes only what a provider has said.
+  role_source    text not null default 'manual' check (role_source in ('manual', 'sso', 'scim')),
+  -- What a provider says of a user whom it keeps, by SCIM's own names; null of all others.
+  scim           jsonb constraint users_scim_check check (octet_length(scim::text) <= 8192),
+  scim_user_name text collate "C" generated always as (lower(scim ->> 'userName')) stored,
+  scim_external_id text collate "C" generated always as (scim ->> 'externalId') stored,
   check ((org_id = '-') = (role is null)),
+  check (scim is null or (org_id <> '-' and scim_user_name is not null)),
   primary key (app_id, sandbox_id, id),
   constraint users_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint users_email_key unique (app_id, sandbox_id, email_key),
   constraint users_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
+create unique index "users_userName_key" on data.users (app_id, sandbox_id, org_id, scim_user_name)
+  where scim_user_name is not null;
+create index users_scim_external_id_idx on data.users (app_id, sandbox_id, org_id, scim_external_id)
+  where scim_external_id is not null;
 select app.wall('data.users', 'select, insert, update, delete');
 
 create table data.keys (
@@ -412,8 +434,8 @@ create table data.keys (
 );
 select app.wall('data.keys', 'select, insert, update');
 
--- One row a sign-in (RFC 9700 §4.14.2: a refresh token family). Rotated by one conditional update; revoking it
--- ends every access token that came of it.
+-- One row a sign-in: of a program, whose refresh tokens are a family (RFC 9700 §4.14.2), rotated by one conditional
+-- update; or of a browser, whose cookie names the row and which has no tokens. Revoking it ends all that came of it.
 create table data.token_families (
   id                  text collate "C" not null,
   app_id              text collate "C" not null,
@@ -424,15 +446,29 @@ create table data.token_families (
   access_lifetime_s   integer not null,
   generation          integer not null default 0,
   -- The access token of the newest generation: what an honest retry is given again.
-  token_id            text collate "C" not null,
+  token_id            text collate "C",
   rotated_at          timestamptz not null default now(),
+  -- When it ends unless it is used before; using it moves that on by idle_s, up to ends_at.
   expires_at          timestamptz not null,
   revoked_at          timestamptz,
   created_at          timestamptz not null default now(),
+  -- How somebody came in: `token` was minted by the app's key, all others prove who it was, at auth_time.
+  method              text not null check (octet_length(method) between 1 and 40),
+  carrier             text not null check (carrier in ('api', 'browser')),
+  auth_time           timestamptz,
+  -- Who signed in as this user, where somebody else did.
+  actor               text check (octet_length(actor) <= 100),
+  idle_s              integer not null,
+  ends_at             timestamptz not null,
+  last_used_at        timestamptz,
+  user_agent          text check (octet_length(user_agent) <= 512),
+  -- What its method remembers: a connection, a subject, a session of the provider's, a client.
+  details             jsonb not null default '{}' check (octet_length(details::text) <= 8192),
   primary key (app_id, sandbox_id, id),
   constraint token_families_owner_key unique (app_id, sandbox_id, org_id, id),
   constraint token_families_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
-    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint token_families_carrier_fits check ((carrier = 'browser') = (token_id is null))
 );
 create index token_families_expires_at_idx on data.token_families (expires_at);
 create index token_families_user_idx on data.token_families (app_id, sandbox_id, org_id, user_id);
@@ -452,6 +488,8 @@ create table data.tokens (
   expires_at      timestamptz not null,
   revoked_at      timestamptz,
   created_at      timestamptz not null default now(),
+  auth_time       timestamptz,
+  actor           text check (octet_length(actor) <= 100),
   primary key (app_id, sandbox_id, id),
   constraint tokens_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
     references data.users (app_id, sandbox_id, org_id, id) on delete cascade,
@@ -462,6 +500,148 @@ create index tokens_expires_at_idx on data.tokens (expires_at);
 create index tokens_user_idx on data.tokens (app_id, sandbox_id, org_id, user_id, id);
 create index tokens_family_idx on data.tokens (app_id, sandbox_id, org_id, family_id);
 select app.wall('data.tokens', 'select, insert, update, delete');
+
+-- A person's password: PBKDF2-SHA-256 in `rounds` chained calls of 100,000, and an HMAC over that by a key that isn't here.
+create table data.passwords (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  user_id    text collate "C" not null,
+  salt       bytea not null,
+  rounds     integer not null,
+  hash       bytea not null,
+  changed_at timestamptz not null default now(),
+  constraint passwords_pkey primary key (app_id, sandbox_id, org_id, user_id),
+  constraint passwords_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+select app.wall('data.passwords', 'select, insert, update, delete');
+
+-- What is used once, or a few times, and ends: codes, links, what a browser is sent away with. Only a hash is kept, and what
+-- it stands for. `user_id`: who it signs in.
+create table data.one_time_secrets (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  kind       text not null check (octet_length(kind) between 1 and 40),
+  hash       bytea not null,
+  user_id    text collate "C",
+  payload    jsonb not null default '{}' constraint one_time_secrets_payload_check check (octet_length(payload::text) <= 16384),
+  attempts   integer not null default 0,
+  used_at    timestamptz,
+  expires_at timestamptz not null,
+  created_at timestamptz not null default now(),
+  constraint one_time_secrets_pkey primary key (app_id, sandbox_id, org_id, kind, hash),
+  constraint one_time_secrets_tenant_fkey
+    foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  constraint one_time_secrets_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index one_time_secrets_expires_at_idx on data.one_time_secrets (expires_at);
+create index one_time_secrets_user_idx on data.one_time_secrets (app_id, sandbox_id, org_id, user_id);
+select app.wall('data.one_time_secrets', 'select, insert, update, delete');
+
+-- Public clients (RFC 6749 §2.1): they have no secret. The app's own rows, in production or in a sandbox.
+create table data.oauth_clients (
+  id            text collate "C" not null,
+  app_id        text collate "C" not null,
+  sandbox_id    text collate "C" not null,
+  org_id        text collate "C" not null,
+  name          text not null,
+  redirect_uris text[] not null check (cardinality(redirect_uris) <= 20),
+  -- The most that it may be granted: resources alone, never a person's full access.
+  scopes        text[] not null check (cardinality(scopes) between 1 and 200),
+  created_at    timestamptz not null default now(),
+  updated_at    timestamptz not null default now(),
+  check (org_id = '-'),
+  primary key (app_id, sandbox_id, id),
+  constraint oauth_clients_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create index oauth_clients_org_idx on data.oauth_clients (app_id, sandbox_id, org_id, id);
+select app.wall('data.oauth_clients', 'select, insert, update, delete');
+
+create table data.sso_connections (
+  id                  text collate "C" not null,
+  app_id              text collate "C" not null,
+  sandbox_id          text collate "C" not null,
+  org_id              text collate "C" not null check (org_id <> '-'),
+  provider            text not null check (provider in ('saml', 'oidc')),
+  status              text not null check (status in ('incomplete', 'untested', 'active', 'enforced')),
+  issuer_url          text check (octet_length(issuer_url) <= 2000),
+  entity_id           text check (octet_length(entity_id) <= 2000),
+  sso_url             text check (octet_length(sso_url) <= 2000),
+  slo_url             text check (octet_length(slo_url) <= 2000),
+  certificates        text[] not null default '{}' check (cardinality(certificates) <= 4 and octet_length(certificates::text) <= 48000),
+  client_id           text check (octet_length(client_id) <= 1000),
+  sealed              bytea check (octet_length(sealed) <= 8192),
+  tag                 bytea,
+  auto_provision      boolean not null,
+  jit_provisioning    boolean not null,
+  attribute_mapping   jsonb not null default '{}',
+  role_mapping        jsonb not null default '[]',
+  default_role        text not null check (default_role in ('admin', 'member', 'billing', 'viewer')),
+  session_max_s       integer not null check (session_max_s between 300 and 2592000),
+  allow_idp_initiated boolean not null,
+  -- The owners who come in by other ways while the connection is enforced.
+  break_glass         text[] not null default '{}' check (cardinality(break_glass) <= 3),
+  revision            integer not null default 0,
+  created_at          timestamptz not null default now(),
+  updated_at          timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint sso_connections_owner_key unique (app_id, sandbox_id, org_id, id),
+  -- One of an org.
+  constraint sso_connections_org_key unique (app_id, sandbox_id, org_id),
+  constraint sso_connections_mappings_check check (octet_length(attribute_mapping::text) + octet_length(role_mapping::text) <= 32768),
+  constraint sso_connections_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+select app.wall('data.sso_connections', 'select, insert, update, delete');
+
+-- Who somebody is there: one person a subject, and one subject a person.
+create table data.sso_identities (
+  id            text collate "C" not null,
+  app_id        text collate "C" not null,
+  sandbox_id    text collate "C" not null,
+  org_id        text collate "C" not null,
+  connection_id text collate "C" not null,
+  subject       text not null check (octet_length(subject) <= 2000),
+  user_id       text collate "C" not null,
+  created_at    timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint sso_identities_subject_key unique (app_id, sandbox_id, org_id, connection_id, subject),
+  constraint sso_identities_user_key unique (app_id, sandbox_id, org_id, user_id, connection_id),
+  constraint sso_identities_connection_fkey foreign key (app_id, sandbox_id, org_id, connection_id)
+    references data.sso_connections (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint sso_identities_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+select app.wall('data.sso_identities', 'select, insert, delete');
+
+-- The last tries to sign in, as an admin reads them. `refusal`: what was wrong; null of one that went well.
+create table data.sso_attempts (
+  id            text collate "C" not null,
+  app_id        text collate "C" not null,
+  sandbox_id    text collate "C" not null,
+  org_id        text collate "C" not null,
+  connection_id text collate "C" not null,
+  refusal       text check (octet_length(refusal) <= 2000),
+  subject       text check (octet_length(subject) <= 2000),
+  created_at    timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint sso_attempts_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade,
+  constraint sso_attempts_connection_fkey foreign key (app_id, sandbox_id, org_id, connection_id)
+    references data.sso_connections (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index sso_attempts_connection_idx on data.sso_attempts (app_id, sandbox_id, org_id, connection_id, id);
+select app.wall('data.sso_attempts', 'select, insert, delete');
+
+-- How often something was tried of late, where that must be counted exactly or for an hour: keyed by a MAC of what is
+-- counted. Read and written by the doors alone.
+create table app.attempts (
+  key       bytea primary key,
+  count     integer not null,
+  resets_at timestamptz not null
+);
+create index attempts_resets_at_idx on app.attempts (resets_at);
 
 -- ---------------------------------------------------------------------------------------------------------
 -- Access lists: rules that columns and statements share
@@ -1910,47 +2090,445 @@ create index idempotency_keys_created_at_idx on data.idempotency_keys (created_a
 select app.wall('data.idempotency_keys', 'select, insert, delete');
 
 -- ---------------------------------------------------------------------------------------------------------
+-- Domains: whose addresses are an org's people. Of one that isn't verified, nothing follows.
+
+create table data.org_domains (
+  id          text collate "C" not null,
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  domain      text collate "C" not null,
+  -- What a TXT record has to say. None, of the domain that the org's own record names: it is verified by who wrote that.
+  challenge   text,
+  verified_by text check (verified_by in ('developer', 'dns')),
+  verified_at timestamptz,
+  created_at  timestamptz not null default now(),
+  updated_at  timestamptz not null default now(),
+  check ((verified_by is null) = (verified_at is null)),
+  check (challenge is not null or verified_at is not null),
+  primary key (app_id, sandbox_id, id),
+  constraint org_domains_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create index org_domains_org_idx on data.org_domains (app_id, sandbox_id, org_id, id);
+create unique index org_domains_domain_once on data.org_domains (app_id, sandbox_id, org_id, domain);
+-- One org a domain. What anybody claims and hasn't verified keeps nobody else from it.
+create unique index org_domains_domain_key on data.org_domains (app_id, sandbox_id, domain) where verified_at is not null;
+create trigger at_most after insert on data.org_domains referencing new table as added
+  for each statement execute function app.at_most_in_org('100', 'org_domains');
+select app.wall('data.org_domains', 'select, insert, update, delete');
+
+-- What was verified for an org that has ended is free, though its row is still there.
+create function app.free_domain() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  delete from data.org_domains d using app.endings e
+   where (d.app_id, d.sandbox_id, d.domain) = (new.app_id, new.sandbox_id, new.domain)
+     and (e.app_id, e.sandbox_id, e.id) = (d.app_id, d.sandbox_id, d.org_id);
+  return new;
+end $$;
+create trigger free_domain before insert or update of domain, verified_at on data.org_domains for each row
+  when (new.verified_at is not null and current_setting('app.ended', true) <> '') execute function app.free_domain();
+
+-- The domain of an org's own record is verified: its row has the id of its org.
+create function app.keep_domain() returns trigger
+language plpgsql volatile set search_path = '' as $$
+declare own text := 'dom_' || substr(new.id, 5);
+begin
+  delete from data.org_domains d
+   where (d.app_id, d.sandbox_id, d.org_id, d.domain) = (new.app_id, new.sandbox_id, new.id, new.domain) and d.id <> own;
+  update data.org_domains d set domain = new.domain, verified_at = now(), updated_at = now()
+   where (d.app_id, d.sandbox_id, d.org_id, d.id) = (new.app_id, new.sandbox_id, new.id, own);
+  if not found then
+    insert into data.org_domains (id, app_id, sandbox_id, org_id, domain, verified_by, verified_at)
+      values (own, new.app_id, new.sandbox_id, new.id, new.domain, 'developer', now());
+  end if;
+  return null;
+end $$;
+create trigger keep_domain_of_new after insert on data.orgs for each row execute function app.keep_domain();
+create trigger keep_domain after update of domain on data.orgs for each row
+  when (old.domain <> new.domain) execute function app.keep_domain();
+
+-- ---------------------------------------------------------------------------------------------------------
+-- Invitations into an org, for whoever proves the address; and of one of its users to the others
+
+-- Those that are open: what became of the others, the feed tells.
+create table data.org_invitations (
+  id          text collate "C" not null,
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  email       text not null,
+  email_key   text generated always as (lower(email)) stored,
+  role        text not null check (role in ('owner', 'admin', 'member', 'billing', 'viewer')),
+  -- Who may be gone since.
+  invited_by  text collate "C",
+  sent_at     timestamptz not null default now(),
+  expires_at  timestamptz not null,
+  created_at  timestamptz not null default now(),
+  updated_at  timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint org_invitations_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create index org_invitations_org_idx on data.org_invitations (app_id, sandbox_id, org_id, id);
+create unique index org_invitations_email_key on data.org_invitations (app_id, sandbox_id, org_id, email_key);
+create trigger at_most after insert on data.org_invitations referencing new table as added
+  for each statement execute function app.at_most_in_org('1000', 'org_invitations');
+select app.wall('data.org_invitations', 'select, insert, update, delete');
+
+create table data.user_invites (
+  id          text collate "C" not null,
+  app_id      text collate "C" not null,
+  sandbox_id  text collate "C" not null,
+  org_id      text collate "C" not null,
+  user_id     text collate "C" not null,
+  -- Of its key.
+  hash        bytea not null,
+  metadata    jsonb not null default '{}'
+              constraint user_invites_metadata_check check (octet_length(metadata::text) <= 24576),
+  accepted_by text collate "C",
+  expires_at  timestamptz not null,
+  created_at  timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint user_invites_hash_key unique (app_id, sandbox_id, org_id, hash),
+  constraint user_invites_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index user_invites_user_idx on data.user_invites (app_id, sandbox_id, org_id, user_id, id);
+create trigger at_most after insert on data.user_invites referencing new table as added
+  for each statement execute function app.at_most_in_org('10000', 'user_invites');
+select app.wall('data.user_invites', 'select, insert, update, delete');
+
+-- ---------------------------------------------------------------------------------------------------------
+-- SCIM: an org's identity provider keeps its users and its groups
+
+create table data.scim_tokens (
+  id           text collate "C" not null,
+  app_id       text collate "C" not null,
+  sandbox_id   text collate "C" not null,
+  org_id       text collate "C" not null,
+  hash         bytea not null,
+  hint         text not null,
+  last_used_at timestamptz,
+  created_at   timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint scim_tokens_hash_key unique (app_id, sandbox_id, org_id, hash),
+  constraint scim_tokens_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+-- Two: so that one can be changed for another without a gap.
+create trigger at_most after insert on data.scim_tokens referencing new table as added
+  for each statement execute function app.at_most_in_org('2', 'scim_tokens');
+select app.wall('data.scim_tokens', 'select, insert, update, delete');
+
+create table data.scim_groups (
+  id           text collate "C" not null,
+  app_id       text collate "C" not null,
+  sandbox_id   text collate "C" not null,
+  org_id       text collate "C" not null,
+  display_name text not null,
+  name_key     text generated always as (lower(display_name)) stored,
+  external_id  text,
+  -- What its members may, of those whose role is a provider's word. Never owner: that is given by a person.
+  role         text check (role in ('admin', 'member', 'billing', 'viewer')),
+  created_at   timestamptz not null default now(),
+  updated_at   timestamptz not null default now(),
+  primary key (app_id, sandbox_id, id),
+  constraint scim_groups_owner_key unique (app_id, sandbox_id, org_id, id),
+  constraint "scim_groups_displayName_key" unique (app_id, sandbox_id, org_id, name_key),
+  constraint scim_groups_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
+);
+create trigger at_most after insert on data.scim_groups referencing new table as added
+  for each statement execute function app.at_most_in_org('1000', 'scim_groups');
+select app.wall('data.scim_groups', 'select, insert, update, delete');
+
+create table data.scim_members (
+  app_id     text collate "C" not null,
+  sandbox_id text collate "C" not null,
+  org_id     text collate "C" not null,
+  group_id   text collate "C" not null,
+  user_id    text collate "C" not null,
+  primary key (app_id, sandbox_id, org_id, group_id, user_id),
+  constraint scim_members_group_fkey foreign key (app_id, sandbox_id, org_id, group_id)
+    references data.scim_groups (app_id, sandbox_id, org_id, id) on delete cascade,
+  constraint scim_members_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
+    references data.users (app_id, sandbox_id, org_id, id) on delete cascade
+);
+create index scim_members_user_idx on data.scim_members (app_id, sandbox_id, org_id, user_id);
+-- So that what a list of groups says is bounded, too.
+create trigger at_most after insert on data.scim_members referencing new table as added
+  for each statement execute function app.at_most_in_org('20000', 'scim_members');
+select app.wall('data.scim_members', 'select, insert, delete');
+
+-- Gives users whose role is SCIM's word the most that a group of theirs gives, and member without any: whenever they come
+-- into a group or out of it, and when a group gives another role.
+create function app.map_roles() returns trigger
+language plpgsql volatile set search_path = '' as $$
+declare
+  ranks constant text[] := array['admin', 'member', 'billing', 'viewer'];
+  place record;
+begin
+  for place in execute format('select t.app_id, t.sandbox_id, t.org_id, array_agg(distinct t.user_id) as users from (%s) t group by 1, 2, 3',
+    case tg_table_name when 'scim_members' then 'select * from touched' else 'select m.* from touched g join data.scim_members m
+      on (m.app_id, m.sandbox_id, m.org_id, m.group_id) = (g.app_id, g.sandbox_id, g.org_id, g.id)' end) loop
+    update data.users u set updated_at = now(), role = r.role
+      from (select w.id, coalesce(ranks[min(array_position(ranks, g.role))], 'member') as role from unnest(place.users) w (id)
+        left join data.scim_members m
+          on (m.app_id, m.sandbox_id, m.org_id, m.user_id) = (place.app_id, place.sandbox_id, place.org_id, w.id)
+        left join data.scim_groups g on (g.app_id, g.sandbox_id, g.org_id, g.id) = (m.app_id, m.sandbox_id, m.org_id, m.group_id)
+       group by w.id) r
+     where (u.app_id, u.sandbox_id, u.org_id, u.id) = (place.app_id, place.sandbox_id, place.org_id, r.id)
+       and u.role_source = 'scim' and u.role <> r.role;
+  end loop;
+  return null;
+end $$;
+create trigger roles_of_added after insert on data.scim_members referencing new table as touched
+  for each statement execute function app.map_roles();
+create trigger roles_of_removed after delete on data.scim_members referencing old table as touched
+  for each statement execute function app.map_roles();
+create trigger roles_of_group after update on data.scim_groups referencing new table as touched
+  for each statement execute function app.map_roles();
+
+-- ---------------------------------------------------------------------------------------------------------
 -- What is asked for thousands of times a second, as functions whose plans a session keeps: planning is most of what
 -- these statements cost. They run as who calls them, behind the door and behind every policy, and name the tenant
 -- besides: `org` is '*' for a developer.
 
--- Mints an access token for a user of an org, and unless it is a system user a family for its refresh token. `granted`
--- is by role. Nothing where there is no such user, no org, nothing to grant, or the org is suspended.
-create function app.mint_token(app text, sandbox text, org text, usr text, token text, family text, entry text,
-  granted jsonb, access_lifetime_s integer, refresh_lifetime_s integer) returns setof data.tokens
+-- Whoever comes to an org's SSO, knowing its address: of an org that has a connection. What may be done behind it, the
+-- Worker decides, which alone makes the MAC.
+create function app.enter_sso(app text, sandbox text, org text, mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare status text;
+begin
+  perform app.check_mac(concat_ws('.', 'sso', app, sandbox, org), mac);
+  select o.status into status from data.sso_connections c
+    join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (c.app_id, c.sandbox_id, c.org_id)
+   where c.app_id = app and c.sandbox_id = sandbox and c.org_id = org
+     and (sandbox = '-' or exists (select from data.sandboxes s
+       where s.app_id = app and s.sandbox_id = sandbox and (s.expires_at <= now()) is not true))
+     and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id in (sandbox, org));
+  if not found then raise 'sso' using errcode = 'AE404'; end if;
+  if status = 'suspended' then raise 'org_suspended' using errcode = 'AE403'; end if;
+  perform app.prove(app, sandbox, org);
+end $$;
+grant execute on function app.enter_sso to agentry_api;
+
+-- Whether an org vouches for addresses of the domain: what its providers say counts for those alone.
+create function app.vouches(app text, sandbox text, org text, host text) returns boolean
+language sql stable set search_path = '' as $$
+  select exists (select from data.org_domains d where d.app_id = app and d.sandbox_id = sandbox and d.org_id = org
+    and d.domain = host and d.verified_at is not null)
+$$;
+grant execute on function app.vouches to agentry_api;
+
+-- Whose provider signs in the people of a domain: the org that has verified it, where its connection has let somebody in.
+-- It tells of a domain, and of nobody who has an address there.
+create function app.sso_of(app text, sandbox text, host text, mac bytea) returns text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac(concat_ws('.', 'sso_of', app, sandbox, host), mac);
+  return (select d.org_id from data.org_domains d
+    join data.sso_connections c on (c.app_id, c.sandbox_id, c.org_id) = (d.app_id, d.sandbox_id, d.org_id)
+      and c.status in ('active', 'enforced')
+    join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (d.app_id, d.sandbox_id, d.org_id) and o.status <> 'suspended'
+   where d.app_id = app and d.sandbox_id = sandbox and d.domain = host and d.verified_at is not null
+     and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id in (sandbox, d.org_id)));
+end $$;
+grant execute on function app.sso_of to agentry_api;
+
+-- Writes a try down, and lets go of all but the last fifty.
+create function app.note_sso_attempt(app text, sandbox text, org text, attempt text, connection text, subject text, refusal text)
+returns setof text language sql volatile set search_path = '' as $$
+  delete from data.sso_attempts a
+   where a.app_id = app and a.sandbox_id = sandbox and a.org_id = org and a.connection_id = connection
+     and a.id <= (select b.id from data.sso_attempts b where b.app_id = app and b.sandbox_id = sandbox and b.org_id = org
+       and b.connection_id = connection order by b.id desc offset 49 limit 1);
+  insert into data.sso_attempts (app_id, sandbox_id, org_id, id, connection_id, subject, refusal)
+    select app, sandbox, org, attempt, c.id, left(subject, 500), left(refusal, 1000) from data.sso_connections c
+     where c.app_id = app and c.sandbox_id = sandbox and c.org_id = org and c.id = connection
+    returning id
+$$;
+grant execute on function app.note_sso_attempt to agentry_api;
+
+-- Takes what a provider has said of somebody, once: uses up the request that it answers and the assertion's own id, finds or
+-- makes the user, and parks who it is for the browser that asked. `said`: connection, request and assertion (hashes, in hex;
+-- the second may be null), ends (of the assertion), subject, email (as a key), email_verified, name, role (what the groups
+-- map to), parked (what the finish is to know), user, identity, attempt and entry (new ids). Answers why it refused: null,
+-- where all is well.
+create function app.take_sso(app text, sandbox text, org text, said jsonb) returns table (refusal text)
+language plpgsql volatile set search_path = '' as $$
+declare
+  c data.sso_connections;
+  asked data.one_time_secrets;
+  u data.users;
+  known boolean;
+  mapped text;
+begin
+  select * into c from data.sso_connections s
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = said ->> 'connection' for update;
+  if not found or c.status = 'incomplete' then refusal := 'not_set_up'; return next; return; end if;
+  mapped := coalesce(said ->> 'role', c.default_role);
+  update data.one_time_secrets o set used_at = now()
+   where o.app_id = app and o.sandbox_id = sandbox and o.org_id = org and o.kind = 'sso'
+     and o.hash = decode(said ->> 'request', 'hex') and o.used_at is null and o.expires_at > now()
+   returning * into asked;
+  if not found then
+    refusal := 'request_used';
+  elsif said ->> 'assertion' is not null then
+    insert into data.one_time_secrets (app_id, sandbox_id, org_id, kind, hash, used_at, expires_at)
+      values (app, sandbox, org, 'sso_assertion', decode(said ->> 'assertion', 'hex'), now(), (said ->> 'ends')::timestamptz)
+      on conflict do nothing;
+    if not found then refusal := 'replayed'; end if;
+  end if;
+
+  if refusal is null then
+    select p.* into u from data.sso_identities i
+      join data.users p on (p.app_id, p.sandbox_id, p.org_id, p.id) = (i.app_id, i.sandbox_id, i.org_id, i.user_id)
+     where i.app_id = app and i.sandbox_id = sandbox and i.org_id = org and i.connection_id = c.id
+       and i.subject = said ->> 'subject' and p.ended_at is null;
+    known := found;
+    if not known then
+      select p.* into u from data.users p
+       where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.email_key = said ->> 'email' and p.ended_at is null;
+      refusal := case
+        when said ->> 'email' is null then 'no_email'
+        when said ->> 'email_verified' = 'false' then 'unverified_email'
+        when (said ->> 'public_mail')::boolean or not app.vouches(app, sandbox, org, split_part(said ->> 'email', '@', 2)) then 'foreign_domain'
+        when u.id is null and not (c.auto_provision or c.jit_provisioning) then 'unknown_person'
+        when u.deactivated_at is not null then 'deactivated'
+        when u.is_system_user then 'system_user'
+        when u.id is not null and exists (select from data.sso_identities i where i.app_id = app and i.sandbox_id = sandbox
+          and i.org_id = org and i.user_id = u.id) then 'other_identity'
+        -- Who answers at an address may be another than whom the org has made its owner.
+        when u.role = 'owner' and u.id is distinct from asked.user_id then 'owner_not_signed_in' end;
+    elsif u.deactivated_at is not null then
+      refusal := 'deactivated';
+    end if;
+  end if;
+
+  if refusal is null and u.id is null then
+    insert into data.users (app_id, sandbox_id, org_id, id, email, name, role, role_source)
+      values (app, sandbox, org, said ->> 'user', said ->> 'email', said ->> 'name', mapped, 'sso')
+      on conflict do nothing returning * into u;
+    if not found then refusal := 'address_taken'; end if;
+    insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+      select app, sandbox, org, said ->> 'entry', 'user.created', 'User created: ' || coalesce(u.name, u.id), u.id,
+        array['user:' || u.id], jsonb_build_object('actor', null, 'sso', c.id) where refusal is null;
+  elsif refusal is null and c.jit_provisioning then
+    update data.users p set name = coalesce(said ->> 'name', p.name), updated_at = now(),
+      role = case when p.role_source = 'sso' and p.role <> 'owner' then mapped else p.role end
+     where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.id = u.id
+       and (coalesce(said ->> 'name', p.name) is distinct from p.name or (p.role_source = 'sso' and p.role <> 'owner' and p.role <> mapped));
+  end if;
+  if refusal is null and not known then
+    insert into data.sso_identities (app_id, sandbox_id, org_id, id, connection_id, subject, user_id)
+      values (app, sandbox, org, said ->> 'identity', c.id, said ->> 'subject', u.id);
+  end if;
+  if refusal is null then
+    insert into data.one_time_secrets (app_id, sandbox_id, org_id, kind, hash, user_id, payload, expires_at)
+      values (app, sandbox, org, 'sso_finish', decode(asked.payload ->> 'browser', 'hex'), u.id,
+        (said -> 'parked') || jsonb_build_object('return_to', asked.payload -> 'return_to', 'max_s', c.session_max_s),
+        now() + interval '5 minutes');
+    update data.sso_connections s set status = 'active', revision = s.revision + 1, updated_at = now()
+     where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = c.id and s.status = 'untested';
+  end if;
+  perform app.note_sso_attempt(app, sandbox, org, said ->> 'attempt', c.id, said ->> 'subject', refusal);
+  return next;
+end $$;
+grant execute on function app.take_sso to agentry_api;
+
+-- Ends what a provider signs out: the sign-ins of a person (its NameID), or of these sessions of theirs. Each message once, by
+-- its hash: sent again, it would end what came after. Answers whether it was the first time.
+create function app.end_sso(app text, sandbox text, org text, connection text, message text, ends timestamptz, person text,
+  sessions text[], entry text) returns boolean
+language plpgsql volatile set search_path = '' as $$
+declare whose text[];
+begin
+  insert into data.one_time_secrets (app_id, sandbox_id, org_id, kind, hash, used_at, expires_at)
+    values (app, sandbox, org, 'sso_logout', decode(message, 'hex'), now(), ends) on conflict do nothing;
+  if not found then return false; end if;
+  with ended as (
+    update data.token_families f set revoked_at = now()
+     where f.app_id = app and f.sandbox_id = sandbox and f.org_id = org and f.revoked_at is null
+       and f.details ->> 'connection' = connection and f.details #>> '{name_id,value}' = person
+       and (cardinality(sessions) = 0 or f.details ->> 'session_index' = any (sessions))
+    returning f.user_id
+  )
+  select array_agg(distinct e.user_id) into whose from ended e;
+  insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+    select app, sandbox, org, entry, 'sign_in.ended', 'Signed out by the provider', w.id, array['user:' || w.id],
+        jsonb_build_object('actor', null, 'sso', connection)
+      from unnest(whose[:1]) w (id);
+  return true;
+end $$;
+grant execute on function app.end_sso to agentry_api;
+
+-- Whether an org lets somebody in by a method: one that enforces SSO, by that alone, break-glass aside. What the app's own key
+-- mints, and what a sign-in that stands has led to, isn't a way to come in.
+create function app.lets_in(app text, sandbox text, org text, usr text, method text) returns boolean
+language sql stable set search_path = '' as $$
+  select method in ('saml', 'oidc', 'token', 'oauth', 'device') or not exists (select from data.sso_connections c
+    where c.app_id = app and c.sandbox_id = sandbox and c.org_id = org and c.status = 'enforced'
+      and not usr = any (c.break_glass))
+$$;
+grant execute on function app.lets_in to agentry_api;
+
+-- Signs a user of an org in: `said` has method, carrier ('api' or 'browser'), access_lifetime_s, and whether it proves who it
+-- is (auth_time), with user_agent, actor and details. `usr` null: whom the door found. `granted` is by role. A program gets
+-- an access token, and unless it is a system user's a family for its refresh token; a browser a family alone. Nothing
+-- where there is no such user, it has no org, is deactivated, has nothing to grant, or the org is suspended.
+create function app.sign_in(app text, sandbox text, org text, usr text, token text, family text, entry text,
+  granted jsonb, said jsonb) returns table (made data.tokens, signed_in data.token_families)
 language plpgsql volatile set search_path = '' as $$
 declare
   u record;
-  made data.tokens;
+  carrier text := said ->> 'carrier';
+  lifetime_s integer := (said ->> 'access_lifetime_s')::integer;
+  idle_s integer := case carrier when 'browser' then 604800 else 2592000 end;
+  most_s integer := case carrier when 'browser' then 2592000 else 31536000 end;
+  proven timestamptz := case when (said ->> 'auth_time')::boolean then pg_catalog.now() end;
 begin
-  select p.org_id, p.is_system_user, array(select jsonb_array_elements_text(granted -> p.role)) as scopes into u
+  select p.id, p.org_id, p.is_system_user, array(select jsonb_array_elements_text(granted -> p.role)) as scopes,
+         a.settings #> '{auth,session}' as session into u
     from data.users p join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (p.app_id, p.sandbox_id, p.org_id)
-   where p.app_id = app and p.sandbox_id = sandbox and (org = '*' or p.org_id = org) and p.id = usr
-     and o.status <> 'suspended';
+    join data.apps a on a.id = p.app_id
+   where p.app_id = app and p.sandbox_id = sandbox and (org = '*' or p.org_id = org)
+     and p.id = coalesce(usr, pg_catalog.current_setting('app.person', true)) and p.deactivated_at is null
+     and o.status <> 'suspended' and app.lets_in(app, sandbox, p.org_id, p.id, said ->> 'method');
   if not found or cardinality(u.scopes) = 0 then return; end if;
   if u.is_system_user then
+    if proven is not null then return; end if;
     family := null;
   else
-    insert into data.token_families
-        (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, expires_at)
-      values (app, sandbox, u.org_id, family, usr, u.scopes, access_lifetime_s, token,
-        now() + make_interval(secs => greatest(refresh_lifetime_s, access_lifetime_s)));
+    -- An app may shorten both, never stretch them.
+    idle_s := least(idle_s, (u.session ->> (carrier || '_idle_seconds'))::integer);
+    most_s := greatest(lifetime_s, least(most_s, (u.session ->> (carrier || '_absolute_seconds'))::integer));
+    -- A provider says itself when it is to be asked again.
+    if said ? 'max_s' then most_s := least(most_s, (said ->> 'max_s')::integer); end if;
+    insert into data.token_families (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, method,
+        carrier, auth_time, actor, idle_s, expires_at, ends_at, user_agent, details)
+      values (app, sandbox, u.org_id, family, u.id, u.scopes, lifetime_s, case carrier when 'api' then token end,
+        said ->> 'method', carrier, proven, said ->> 'actor', idle_s,
+        now() + make_interval(secs => least(most_s, greatest(idle_s, lifetime_s))), now() + make_interval(secs => most_s),
+        left(said ->> 'user_agent', 200), coalesce(said -> 'details', '{}')) returning * into signed_in;
   end if;
-  insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at)
-    values (app, sandbox, u.org_id, token, usr, family, u.scopes, now() + make_interval(secs => access_lifetime_s))
-    returning * into made;
+  if carrier = 'api' then
+    insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at, auth_time, actor)
+      values (app, sandbox, u.org_id, token, u.id, family, u.scopes, now() + make_interval(secs => lifetime_s), proven,
+        said ->> 'actor') returning * into made;
+  end if;
   insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
-    values (app, sandbox, u.org_id, entry, 'token.created', 'Access token made', usr, array['user:' || usr],
-      jsonb_build_object('actor', null, 'token', token));
-  return next made;
+    select app, sandbox, u.org_id, entry, f.kind, f.title, u.id, array['user:' || u.id], f.metadata
+      from (values (proven is null, 'token.created', 'Access token made', jsonb_build_object('actor', null, 'token', token)),
+        (proven is not null, 'sign_in.succeeded', 'Signed in', jsonb_build_object('actor', coalesce(said ->> 'actor', u.id),
+          'sign_in', family, 'method', said ->> 'method', 'carrier', carrier))) f (so, kind, title, metadata) where f.so;
+  return next;
 end $$;
-grant execute on function app.mint_token to agentry_api;
+grant execute on function app.sign_in to agentry_api;
 
 -- Rotates a refresh token, and answers the newest access token of its family. One conditional update decides: the
 -- newest generation moves on and makes a token; the one before it, for a while, is an honest retry and gets the same
 -- successor; anything older ends the sign-in and every token that came of it (RFC 9700 §4.14.2). Nothing where it did.
 create function app.rotate_token(app text, sandbox text, org text, family text, used integer, token text,
-  refresh_lifetime_s integer, grace_s integer) returns setof data.tokens
+  entry text, grace_s integer) returns setof data.tokens
 language plpgsql volatile set search_path = '' as $$
 declare f data.token_families;
 begin
@@ -1958,22 +2536,54 @@ begin
     generation = case when s.generation = used then s.generation + 1 else s.generation end,
     token_id = case when s.generation = used then token else s.token_id end,
     rotated_at = case when s.generation = used then now() else s.rotated_at end,
+    last_used_at = now(),
     expires_at = case when s.generation = used
-      then greatest(s.expires_at, now() + make_interval(secs => refresh_lifetime_s)) else s.expires_at end,
+      then least(s.ends_at, greatest(s.expires_at, now() + make_interval(secs => s.idle_s))) else s.expires_at end,
     revoked_at = case when s.generation = used
       or s.generation = used + 1 and s.rotated_at > now() - make_interval(secs => grace_s) then null else now() end
-   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family and s.carrier = 'api'
      and s.revoked_at is null and s.expires_at > now()
    returning * into f;
-  if not found or f.revoked_at is not null then return; end if;
+  if not found then return; end if;
+  if f.revoked_at is not null then
+    insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+      values (app, sandbox, org, entry, 'token.reuse_detected', 'An old refresh token came again: the sign-in was ended', f.user_id,
+        array['user:' || f.user_id], jsonb_build_object('actor', null, 'sign_in', family));
+    return;
+  end if;
   if f.token_id = token then
-    insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at)
-      values (app, sandbox, org, token, f.user_id, family, f.scopes, now() + make_interval(secs => f.access_lifetime_s));
+    insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, family_id, scopes, expires_at, auth_time, actor)
+      values (app, sandbox, org, token, f.user_id, family, f.scopes, now() + make_interval(secs => f.access_lifetime_s),
+        f.auth_time, f.actor);
   end if;
   return query select t.* from data.tokens t
     where t.app_id = app and t.sandbox_id = sandbox and t.org_id = org and t.id = f.token_id;
 end $$;
 grant execute on function app.rotate_token to agentry_api;
+
+-- Ends a user's sign-ins: one, or all but the one that `keep` (a sign-in or an access token of it) is of. Answers which; of
+-- all together the feed has one entry.
+create function app.end_sign_ins(app text, sandbox text, org text, usr text, one text, keep text, entry text, actor text)
+returns setof text language plpgsql volatile set search_path = '' as $$
+declare ended text[];
+begin
+  with over as (
+    update data.token_families f set revoked_at = now()
+     where f.app_id = app and f.sandbox_id = sandbox and (org = '*' or f.org_id = org) and f.user_id = usr
+       and f.revoked_at is null and f.expires_at > now() and (one is null or f.id = one)
+       and f.id is distinct from coalesce((select t.family_id from data.tokens t
+         where t.app_id = app and t.sandbox_id = sandbox and t.org_id = f.org_id and t.id = keep), keep)
+    returning f.id
+  )
+  select array_agg(o.id order by o.id) into ended from over o;
+  insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+    select u.app_id, u.sandbox_id, u.org_id, entry, 'sign_in.ended', 'Signed out', usr, array['user:' || usr],
+        jsonb_build_object('actor', actor, 'sign_ins', to_jsonb(ended[:100]))
+      from data.users u where u.app_id = app and u.sandbox_id = sandbox and (org = '*' or u.org_id = org) and u.id = usr
+        and ended is not null;
+  return query select unnest(ended);
+end $$;
+grant execute on function app.end_sign_ins to agentry_api;
 
 -- Whose sign-in a family is, and the names of the org.
 create function app.family_user(app text, sandbox text, org text, family text)
@@ -1983,7 +2593,7 @@ begin
   return query select u, o.name, o.slug from data.token_families f
     join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (f.app_id, f.sandbox_id, f.org_id, f.user_id)
     join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (f.app_id, f.sandbox_id, f.org_id)
-   where f.app_id = app and f.sandbox_id = sandbox and f.org_id = org and f.id = family;
+   where f.app_id = app and f.sandbox_id = sandbox and (org = '*' or f.org_id = org) and f.id = family;
 end $$;
 grant execute on function app.family_user to agentry_api;
 
@@ -2010,13 +2620,30 @@ begin
   if not found then raise 'sandbox_expired' using errcode = 'AE401'; end if;
 end $$;
 
+-- Lets a person in whose credential lives, and proves the tenant. The role is read now, not when the credential was made: a
+-- demotion takes effect on the next request.
+create function app.admit(app text, sandbox text, org text, role text, status text, roles text[]) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  if status is distinct from 'active' and status is distinct from 'trialing' then
+    raise 'org_suspended' using errcode = 'AE403';
+  end if;
+  if (role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
+  perform app.prove(app, sandbox, org);
+  perform set_config('app.org_role', case when role in ('owner', 'admin') then 'admin'
+    when role in ('billing', 'viewer') then 'viewer' else role end, true);
+end $$;
+
+-- Of a client that is deleted no door opens for what it was granted.
 create function app.enter_token(app text, sandbox text, org text, usr text, jti text, roles text[], beside bytea default null)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare t record;
 begin
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
-  select k.revoked_at is null and f.revoked_at is null and k.expires_at > now() as live,
-         u.id is not null and u.ended_at is null and o.id is not null as is_user, u.role, o.status,
+  select k.revoked_at is null and f.revoked_at is null and k.expires_at > now()
+           and (f.details ->> 'client' is null or exists (select from data.oauth_clients c
+             where c.app_id = app and c.sandbox_id = sandbox and c.id = f.details ->> 'client')) as live,
+         u.id is not null and u.ended_at is null and u.deactivated_at is null and o.id is not null as is_user, u.role, o.status,
          k.last_used_at is null or k.last_used_at < now() - interval '1 minute' as stale
     into t
     from data.tokens k
@@ -2026,18 +2653,32 @@ begin
    where k.app_id = app and k.sandbox_id = sandbox and k.org_id = org and k.id = jti and k.user_id = usr;
   if t.live is not true then raise 'token_revoked' using errcode = 'AE401'; end if;
   if not t.is_user then raise 'user_gone' using errcode = 'AE401'; end if;
-  if t.status is distinct from 'active' and t.status is distinct from 'trialing' then
-    raise 'org_suspended' using errcode = 'AE403';
-  end if;
   if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
-  -- The role is read now, not when the token was made: a demotion takes effect on the next request.
-  if (t.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
-  perform app.prove(app, sandbox, org);
-  perform set_config('app.org_role', case when t.role in ('owner', 'admin') then 'admin'
-    when t.role in ('billing', 'viewer') then 'viewer' else t.role end, true);
+  perform app.admit(app, sandbox, org, t.role, t.status, roles);
   return t.stale;
 end $$;
 grant execute on function app.enter_token to agentry_api;
+
+-- A browser's cookie, which is the sign-in's id under a MAC: who can only ask this database, and has read the row here, gets
+-- in by no MAC that a Worker made.
+create function app.enter_session(app text, sandbox text, org text, usr text, family text, roles text[], mac bytea)
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare s record;
+begin
+  perform app.check_mac(concat_ws('.', 'session', app, sandbox, org, usr, family), mac);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
+  select u.role, o.status, f.last_used_at is null or f.last_used_at < now() - interval '1 minute' as stale into s
+    from data.token_families f
+    join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (f.app_id, f.sandbox_id, f.org_id, f.user_id)
+      and u.ended_at is null and u.deactivated_at is null
+    join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (f.app_id, f.sandbox_id, f.org_id)
+   where f.app_id = app and f.sandbox_id = sandbox and f.org_id = org and f.id = family and f.user_id = usr
+     and f.carrier = 'browser' and f.revoked_at is null and f.expires_at > now();
+  if not found then raise 'token_revoked' using errcode = 'AE401'; end if;
+  perform app.admit(app, sandbox, org, s.role, s.status, roles);
+  return s.stale;
+end $$;
+grant execute on function app.enter_session to agentry_api;
 
 create function app.enter_key(app text, sandbox text, key_hash bytea, beside bytea default null)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -2060,12 +2701,13 @@ returns void language plpgsql volatile security definer set search_path = pg_cat
 declare f record;
 begin
   if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
-  select o.status, s.revoked_at is null and s.expires_at > now() as live into f
+  select o.status, s.revoked_at is null and s.expires_at > now() and (s.details ->> 'client' is null or exists (select from data.oauth_clients c
+             where c.app_id = app and c.sandbox_id = sandbox and c.id = s.details ->> 'client')) as live into f
     from data.token_families s
     join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (s.app_id, s.sandbox_id, s.org_id, s.user_id)
-      and u.ended_at is null
+      and u.ended_at is null and u.deactivated_at is null
     join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (s.app_id, s.sandbox_id, s.org_id)
-   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family;
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family and s.carrier = 'api';
   if f.live is not true then raise 'token_revoked' using errcode = 'AE401'; end if;
   if f.status = 'suspended' then raise 'org_suspended' using errcode = 'AE403'; end if;
   if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
@@ -2133,6 +2775,444 @@ begin
   perform app.prove(app, sandbox, org);
 end $$;
 grant execute on function app.enter_hook to agentry_api;
+
+-- The door of an org's provider, by its SCIM token, of which the hash is known: as of an inbound webhook's. Answers whether
+-- last_used_at is over a minute old.
+create function app.enter_scim(app text, sandbox text, org text, hash bytea, mac bytea) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare t record;
+begin
+  perform app.check_mac(concat_ws('.', 'scim', app, sandbox, org, encode(hash, 'hex')), mac);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
+  select o.status, s.last_used_at is null or s.last_used_at < now() - interval '1 minute' as stale into t
+    from data.scim_tokens s join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (s.app_id, s.sandbox_id, s.org_id)
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.hash = enter_scim.hash;
+  if not found then raise 'token_revoked' using errcode = 'AE401'; end if;
+  if t.status = 'suspended' then raise 'org_suspended' using errcode = 'AE403'; end if;
+  perform app.prove(app, sandbox, org);
+  return t.stale;
+end $$;
+grant execute on function app.enter_scim to agentry_api;
+
+-- Brings a user who is in no org into the one whose provider says that the address is one of its people's. Whoever can only
+-- ask this database takes nobody in by a MAC that a Worker made for this org and this address.
+create function app.bring_in(app text, sandbox text, org text, source text, email text, mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac(concat_ws('.', 'bring', app, sandbox, org, source, lower(email)), mac);
+  update data.users u set org_id = org, role = 'member', role_source = source
+   where u.app_id = app and u.sandbox_id = sandbox and u.org_id = '-' and u.email_key = lower(bring_in.email) and u.ended_at is null
+     and not u.is_system_user;
+end $$;
+grant execute on function app.bring_in to agentry_api;
+
+-- Uses up a secret that works once, and opens its tenant: of many at once, one. It answers what the secret stands for, with
+-- `user`, the id of whom it signs in. Used, expired, of another kind and unknown are one answer, null, and open nothing.
+create function app.enter_once(app text, sandbox text, org text, kind text, hash bytea, mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare o record;
+begin
+  perform app.check_mac(concat_ws('.', 'once', app, sandbox, org, kind, encode(hash, 'hex')), mac);
+  update data.one_time_secrets s set used_at = now()
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.kind = enter_once.kind and s.hash = enter_once.hash
+     and s.used_at is null and s.expires_at > now()
+     and (sandbox = '-' or exists (select from data.sandboxes b
+       where b.app_id = app and b.sandbox_id = sandbox and (b.expires_at <= now()) is not true))
+     and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id in (sandbox, org, s.user_id))
+   returning s.user_id, s.payload into o;
+  if not found then return null; end if;
+  perform from data.orgs g where g.app_id = app and g.sandbox_id = sandbox and g.id = org and g.status = 'suspended';
+  if found then raise 'org_suspended' using errcode = 'AE403'; end if;
+  perform app.prove(app, sandbox, org), set_config('app.person', coalesce(o.user_id, ''), true);
+  return o.payload || jsonb_build_object('user', o.user_id);
+end $$;
+grant execute on function app.enter_once to agentry_api;
+
+-- The door of an OAuth client, whose id is no secret: it opens the app's own rows to the Worker that asks for it, and no
+-- org's. `beside`: a key that came with it. Answers the client, or null, and then nothing is open.
+create function app.enter_client(app text, sandbox text, client text, beside bytea, mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare found_one jsonb;
+begin
+  perform app.check_mac(concat_ws('.', 'client', app, sandbox, client, encode(coalesce(beside, ''), 'hex')), mac);
+  select jsonb_build_object('id', c.id, 'name', c.name, 'redirect_uris', c.redirect_uris, 'scopes', c.scopes,
+      'app_name', a.name, 'enabled', coalesce((a.settings #>> '{auth,third_party_oauth}')::boolean, false)) into found_one
+    from data.oauth_clients c join data.apps a on a.id = c.app_id
+   where c.app_id = app and c.sandbox_id = sandbox and c.id = client
+     and (sandbox = '-' or exists (select from data.sandboxes s
+       where s.app_id = app and s.sandbox_id = sandbox and (s.expires_at <= now()) is not true));
+  if found_one is null then return null; end if;
+  if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
+  perform app.prove(app, sandbox, '-');
+  return found_one;
+end $$;
+grant execute on function app.enter_client to agentry_api;
+
+-- Uses up an authorization code, as app.enter_once does, and leaves what it grants to app.sign_in_granted. A code that was
+-- used before ends what it gave then (RFC 6749 §4.1.2); of a client that is gone it opens nothing.
+create function app.enter_code(app text, sandbox text, org text, hash bytea, entry text, mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  code jsonb;
+  family record;
+begin
+  code := app.enter_once(app, sandbox, org, 'oauth_code', hash, mac);
+  if code is not null then
+    perform app.grant_scopes(app, sandbox, code ->> 'client', code -> 'scopes');
+    return code;
+  end if;
+  update data.token_families f set revoked_at = now() from data.one_time_secrets s
+   where (s.app_id, s.sandbox_id, s.org_id, s.kind, s.hash) = (app, sandbox, org, 'oauth_code', enter_code.hash)
+     and s.used_at is not null and (f.app_id, f.sandbox_id, f.org_id, f.user_id) = (app, sandbox, org, s.user_id)
+     and f.details ->> 'code' = encode(s.hash, 'hex') and f.revoked_at is null
+   returning f.id, f.user_id into family;
+  if found then
+    insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+      values (app, sandbox, org, entry, 'token.reuse_detected', 'An authorization code came again: the sign-in was ended',
+        family.user_id, array['user:' || family.user_id], jsonb_build_object('actor', null, 'sign_in', family.id));
+  end if;
+  return null;
+end $$;
+grant execute on function app.enter_code to agentry_api;
+
+-- Leaves to app.sign_in_granted, in this transaction, what a door found that somebody has granted: nothing, where the
+-- client is gone.
+create function app.grant_scopes(app text, sandbox text, client text, scopes jsonb) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+  perform set_config('app.granted', case when exists (select from data.oauth_clients c
+    where c.app_id = app and c.sandbox_id = sandbox and c.id = client) then scopes::text else '[]' end, true);
+end $$;
+
+-- Signs in whom the door found, with those of the scopes that somebody has granted.
+create function app.sign_in_granted(app text, sandbox text, org text, usr text, token text, family text, entry text,
+  granted jsonb, said jsonb) returns table (made data.tokens, signed_in data.token_families)
+language plpgsql volatile set search_path = '' as $$
+declare asked jsonb := coalesce(nullif(pg_catalog.current_setting('app.granted', true), ''), '[]');
+begin
+  return query select * from app.sign_in(app, sandbox, org, usr, token, family, entry,
+    (select jsonb_object_agg(r.key, (select coalesce(jsonb_agg(s), '[]') from jsonb_array_elements(r.value) s where asked @> s))
+      from jsonb_each(granted) r), said);
+end $$;
+grant execute on function app.sign_in_granted to agentry_api;
+
+-- What a device waits for (RFC 8628) lies among the secrets that work once, in the app's own place, under its user code's
+-- hash. A person of any org of the app looks at it (`decision` null), approves or denies it, once: the MAC says that the
+-- Worker knows who it is. Null where it is unknown, over or decided.
+create function app.decide_device(app text, sandbox text, org text, usr text, hash bytea, decision text, mac bytea)
+returns jsonb language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare device jsonb;
+begin
+  perform app.check_mac(concat_ws('.', 'decide', app, sandbox, org, usr, encode(hash, 'hex'), coalesce(decision, '')), mac);
+  if (select (t.app, t.sandbox, t.org) from app.tenant() t) is distinct from (app, sandbox, org) then return null; end if;
+  if decision is null then
+    select s.payload || jsonb_build_object('expires_at', s.expires_at) into device from data.one_time_secrets s
+     where s.app_id = app and s.sandbox_id = sandbox and s.org_id = '-' and s.kind = 'device' and s.hash = decide_device.hash
+       and s.used_at is null and s.expires_at > now() and not s.payload ? 'decision';
+  else
+    update data.one_time_secrets s
+       set payload = s.payload || jsonb_build_object('decision', decision, 'org', org, 'user', usr)
+     where s.app_id = app and s.sandbox_id = sandbox and s.org_id = '-' and s.kind = 'device' and s.hash = decide_device.hash
+       and s.used_at is null and s.expires_at > now() and not s.payload ? 'decision'
+     returning s.payload || jsonb_build_object('expires_at', s.expires_at) into device;
+  end if;
+  return device;
+end $$;
+grant execute on function app.decide_device to agentry_api;
+
+-- The door of a device code, which the Worker has proven by its MAC. Once it is approved it opens the person's org, and is
+-- used up: of many at once, one. Until then it opens nothing and answers why (RFC 8628 §3.5): an early poll adds five seconds.
+create function app.enter_device(app text, sandbox text, client text, hash bytea, nonce text, mac bytea) returns text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  s record;
+  said jsonb;
+  wait integer;
+begin
+  perform app.check_mac(concat_ws('.', 'device', app, sandbox, client, encode(hash, 'hex'), nonce), mac);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
+  select o.payload, o.expires_at into s from data.one_time_secrets o
+   where o.app_id = app and o.sandbox_id = sandbox and o.org_id = '-' and o.kind = 'device' and o.hash = enter_device.hash
+     and o.used_at is null and o.expires_at > now()
+   for update;
+  said := s.payload;
+  if not found or said ->> 'nonce' <> nonce or said ->> 'client' <> client then return 'invalid_grant'; end if;
+  if said ->> 'decision' is null then
+    wait := (said ->> 'interval')::integer;
+    if (said ->> 'polled_at')::timestamptz > now() - make_interval(secs => wait) then wait := least(wait + 5, 900); end if;
+    update data.one_time_secrets o
+       set payload = o.payload || jsonb_build_object('polled_at', now(), 'interval', wait)
+     where o.app_id = app and o.sandbox_id = sandbox and o.org_id = '-' and o.kind = 'device' and o.hash = enter_device.hash;
+    return case when wait > (said ->> 'interval')::integer then 'slow_down' else 'authorization_pending' end;
+  end if;
+  update data.one_time_secrets o set used_at = now()
+   where o.app_id = app and o.sandbox_id = sandbox and o.org_id = '-' and o.kind = 'device' and o.hash = enter_device.hash;
+  if said ->> 'decision' = 'denied' then return 'access_denied'; end if;
+  perform from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id in (said ->> 'org', said ->> 'user');
+  if found then return 'invalid_grant'; end if;
+  perform app.prove(app, sandbox, said ->> 'org'), set_config('app.person', said ->> 'user', true),
+    app.grant_scopes(app, sandbox, client, said -> 'scopes');
+  return null;
+end $$;
+grant execute on function app.enter_device to agentry_api;
+
+-- Counts one try, for a door, and answers for how many seconds no more are let in: 0, while there were at most so many.
+create function app.attempt(key bytea, most integer, per interval) returns integer
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare a record;
+begin
+  insert into app.attempts as t (key, count, resets_at) values (key, 1, now() + per)
+    on conflict on constraint attempts_pkey do update set
+      count = case when t.resets_at <= now() then 1 else least(t.count, 1000000) + 1 end,
+      resets_at = case when t.resets_at <= now() then now() + per else t.resets_at end
+    returning * into a;
+  return case when a.count > most then greatest(1, ceil(extract(epoch from a.resets_at - now())))::integer else 0 end;
+end $$;
+
+-- People sign in by what is mailed to them, or by a password. Whoever isn't signed in is a visitor: a door of theirs takes a
+-- MAC of the Worker, and opens the org of the one person who has proven an address. A door that refuses after it has counted
+-- returns, and proves nothing: raising would take the count back.
+
+-- Lets a visitor ask for one thing: what the Worker says of it holds, the place is there, the key lives, and the app has the
+-- method and takes the address, which is null where none was said. Answers what the app says of signing in. It has counted
+-- nothing yet, so it may raise, and says the same of known and unknown addresses.
+create function app.visit(app text, sandbox text, beside bytea, method text, email text, message text, mac bytea) returns jsonb
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare auth jsonb;
+begin
+  perform app.check_mac(concat_ws('.', 'visitor', app, sandbox, method, message), mac);
+  if sandbox <> '-' then perform app.check_sandbox(app, sandbox); end if;
+  if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
+  select coalesce(nullif(a.settings -> 'auth', 'null'), '{}') into auth from data.apps a where a.id = app;
+  if not found then raise 'app' using errcode = 'AE404'; end if;
+  if not coalesce(nullif(auth -> 'methods', 'null'), '["email_code", "magic_link", "password"]') ? method then
+    raise 'method_disabled' using errcode = 'AE403';
+  end if;
+  if email is not null and jsonb_array_length(coalesce(nullif(auth -> 'allowed_emails', 'null'), '[]')) > 0 and not exists (
+    select from jsonb_array_elements_text(auth -> 'allowed_emails') one
+     where lower(one) in (lower(email), '@' || split_part(lower(email), '@', 2))) then
+    raise 'user_not_allowed' using errcode = 'AE403';
+  end if;
+  return auth;
+end $$;
+
+-- Whose an address is, and whether that person may sign in: `state` is live, deactivated, suspended (the org) or no_org;
+-- nulls where it is nobody's.
+create function app.account(app text, sandbox text, email text, out id text, out org_id text, out state text, out org_name text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select u.id, u.org_id, case when u.deactivated_at is not null then 'deactivated' when o.id is null then 'no_org'
+      when o.status = 'suspended' then 'suspended' else 'live' end, o.name
+    from data.users u left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (u.app_id, u.sandbox_id, u.org_id)
+   where u.app_id = app and u.sandbox_id = sandbox and u.email_key = lower(account.email) and u.ended_at is null
+     and not u.is_system_user
+     and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id = u.org_id)
+$$;
+
+-- Opens the org of the person who has an address, for what signs it in. Nothing where it may not sign in.
+create function app.open_account(app text, sandbox text, email text) returns text
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare a record;
+begin
+  select * into a from app.account(app, sandbox, email);
+  if a.state is distinct from 'live' then return null; end if;
+  perform app.prove(app, sandbox, a.org_id), set_config('app.person', a.id, true);
+  return a.id;
+end $$;
+
+-- Keeps what is going to be mailed, a code or a link, as a secret of the app's own: whose the address is, is asked again when
+-- it comes back. The same for every address. Ten an hour by each of `counted`. Answers whom the mail would reach, or how many
+-- seconds to wait, or what is refused. Of one hash, as an address has for its code, the newest counts.
+create function app.ask_by_mail(app text, sandbox text, beside bytea, method text, email text, hash bytea, payload jsonb,
+  seconds integer, redirect_host text, counted bytea[], mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  auth jsonb := app.visit(app, sandbox, beside, method, email, email, mac);
+  wait integer := 0;
+  one bytea;
+  a record;
+begin
+  if redirect_host is not null and not coalesce(nullif(auth -> 'redirect_hosts', 'null'), '[]') ? redirect_host then
+    return jsonb_build_object('refused', 'redirect_uri');
+  end if;
+  if payload ->> 'register' = 'must' then
+    if coalesce(auth ->> 'sign_up', 'closed') = 'closed' then return jsonb_build_object('refused', 'sign_up_closed'); end if;
+    if auth ->> 'sign_up' = 'company' and (payload #>> '{profile,public_provider}')::boolean then
+      return jsonb_build_object('refused', 'no_org');
+    end if;
+  end if;
+  foreach one in array counted loop wait := greatest(wait, app.attempt(one, 10, '1 hour')); end loop;
+  if wait > 0 then return jsonb_build_object('wait', wait); end if;
+  insert into data.one_time_secrets as s (app_id, sandbox_id, org_id, kind, hash, payload, expires_at)
+    values (app, sandbox, '-', method, hash, payload || jsonb_build_object('email', email), now() + make_interval(secs => seconds))
+    on conflict on constraint one_time_secrets_pkey do update set
+      payload = excluded.payload, expires_at = excluded.expires_at, attempts = 0, used_at = null, created_at = now();
+  select * into a from app.account(app, sandbox, email);
+  return jsonb_build_object('state', a.state, 'org_name', a.org_name, 'open', coalesce(auth ->> 'sign_up', 'closed') <> 'closed',
+    'app_name', (select p.name from data.apps p where p.id = app));
+end $$;
+grant execute on function app.ask_by_mail to agentry_api;
+
+-- Makes the user who registers with a proven address, and its org: `company`, that of the address's domain, made where it is
+-- free; `personal`, one of its own. Answers whether there is one now.
+create function app.sign_up(app text, sandbox text, email text, profile jsonb, auth jsonb, ids jsonb) returns boolean
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  host text := split_part(lower(email), '@', 2);
+  company boolean := auth ->> 'sign_up' = 'company';
+  made text := ids ->> 'org';
+  word text := lower(substr(made, 5, 12));
+  known text;
+  state text;
+begin
+  if coalesce(auth ->> 'sign_up', 'closed') = 'closed' then return false; end if;
+  if company then
+    select g.id, g.status into known, state from data.org_domains d
+      join data.orgs g on (g.app_id, g.sandbox_id, g.id) = (d.app_id, d.sandbox_id, d.org_id)
+     where d.app_id = app and d.sandbox_id = sandbox and d.domain = host and d.verified_at is not null
+       and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id = g.id);
+    -- Anybody may have an address at a public provider.
+    if known is null and (profile ->> 'public_provider')::boolean then return false; end if;
+    if state = 'suspended' then return false; end if;
+  end if;
+  if known is null then
+    insert into data.tenants (app_id, sandbox_id, org_id) values (app, sandbox, made);
+    insert into data.orgs (app_id, sandbox_id, id, name, slug, domain)
+      values (app, sandbox, made, case when company then host else coalesce(profile ->> 'name', split_part(email, '@', 1)) end,
+        case when company and host ~ '^[a-z0-9.-]{2,80}$' then replace(host, '.', '-') || '-' || word else 'p-' || word end,
+        case when company then host else 'p-' || word || '.personal.invalid' end);
+    insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, readers, metadata)
+      values (app, sandbox, made, ids ->> 'org_entry', 'org.created', 'Org created: somebody signed up', '{}', '{}');
+  end if;
+  insert into data.users (app_id, sandbox_id, org_id, id, email, name, alias, role)
+    values (app, sandbox, coalesce(known, made), ids ->> 'user', email, profile ->> 'name', profile ->> 'alias',
+      case when known is null then 'owner' else 'member' end);
+  insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
+    values (app, sandbox, coalesce(known, made), ids ->> 'user_entry', 'user.created', 'User created: signed up', ids ->> 'user',
+      array['user:' || (ids ->> 'user')], jsonb_build_object('actor', ids ->> 'user'));
+  return true;
+end $$;
+
+-- Uses up what was mailed, and opens the org of whoever has the address now: of many right ones at once, one. Of a code
+-- `codes` are what it may be kept as, of a link nothing; five tries, counted by the statement that looks. Answers who signs in;
+-- null for every flaw alike, and then nothing is open.
+create function app.enter_by_mail(app text, sandbox text, beside bytea, method text, message text, hash bytea, codes text[],
+  ids jsonb, mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  auth jsonb := app.visit(app, sandbox, beside, method, null, message, mac);
+  o record;
+  person text;
+  created boolean := false;
+begin
+  update data.one_time_secrets s set attempts = s.attempts + 1,
+      used_at = case when codes is null or s.payload ->> 'code' = any (codes) then now() end
+   where s.app_id = app and s.sandbox_id = sandbox and s.org_id = '-' and s.kind = method and s.hash = enter_by_mail.hash
+     and s.used_at is null and s.expires_at > now() and s.attempts < 5
+   returning s.used_at, s.payload into o;
+  if o.used_at is null then return null; end if;
+  if o.payload ? 'profile' and (select a.id is null from app.account(app, sandbox, o.payload ->> 'email') a) then
+    created := app.sign_up(app, sandbox, o.payload ->> 'email', o.payload -> 'profile', auth, ids);
+  end if;
+  person := app.open_account(app, sandbox, o.payload ->> 'email');
+  if person is null then return null; end if;
+  return jsonb_build_object('user', person, 'created', created);
+end $$;
+grant execute on function app.enter_by_mail to agentry_api;
+
+-- By what an address's password is to be worked out. Null: there is none.
+create function app.password_of(app text, sandbox text, beside bytea, email text, mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare a record;
+begin
+  perform app.visit(app, sandbox, beside, 'password', email, email, mac);
+  select * into a from app.account(app, sandbox, email);
+  return (select jsonb_build_object('salt', encode(p.salt, 'hex'), 'rounds', p.rounds) from data.passwords p
+    where p.app_id = app and p.sandbox_id = sandbox and p.org_id = a.org_id and p.user_id = a.id and a.state = 'live');
+end $$;
+grant execute on function app.password_of to agentry_api;
+
+-- Whether a password is one's: `hashes` are what it may be kept as, by each root secret, the newest first, which it is kept as
+-- from here on. Tries are counted before anything is compared, so that of many at once each sees those before it; the eleventh
+-- in 15 minutes, and all in the hour after it, are refused: how many seconds that still is.
+create function app.try_password(app text, sandbox text, org text, usr text, hashes bytea[], counted bytea) returns integer
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare wait integer := app.attempt(counted, 10, '15 minutes');
+begin
+  if wait > 0 then
+    update app.attempts t set resets_at = now() + interval '1 hour' where t.key = counted and t.count = 11;
+    return (select ceil(extract(epoch from t.resets_at - now()))::integer from app.attempts t where t.key = counted);
+  end if;
+  update data.passwords p set hash = hashes[1]
+   where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.user_id = usr and p.hash = any (hashes);
+  if not found then return null; end if;
+  delete from app.attempts t where t.key = counted;
+  return 0;
+end $$;
+
+-- Opens the org of whose password it is. Answers `user`, or `wait`; null for a wrong one and for nobody's address alike.
+create function app.enter_by_password(app text, sandbox text, beside bytea, email text, hashes bytea[], counted bytea, mac bytea)
+returns jsonb language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  a record;
+  wait integer;
+begin
+  perform app.visit(app, sandbox, beside, 'password', email, email, mac);
+  select * into a from app.account(app, sandbox, email);
+  wait := app.try_password(app, sandbox, a.org_id, a.id, hashes, counted);
+  if wait > 0 then return jsonb_build_object('wait', wait); end if;
+  if wait is null or app.open_account(app, sandbox, email) is null then return null; end if;
+  return jsonb_build_object('user', a.id);
+end $$;
+grant execute on function app.enter_by_password to agentry_api;
+
+-- Sets a person's password, and ends all sign-ins but the one that asks (`keep`: it, or a token of it; null for a
+-- developer's key). It takes the old one (`current`, as it may be kept), or a sign-in of the last ten minutes. Answers 0 where it is
+-- set, null where it may not be, or how many seconds to wait.
+create function app.set_password(app text, sandbox text, org text, usr text, salt bytea, rounds integer, hash bytea,
+  current bytea[], counted bytea, keep text, entry text) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  t record;
+  u record;
+  wait integer;
+begin
+  select * into t from app.tenant();
+  if (t.app = app and t.sandbox = sandbox and t.org in (org, '*')) is not true then
+    raise 'another tenant is open' using errcode = 'AE401';
+  end if;
+  select p.id, p.org_id into u from data.users p where p.app_id = app and p.sandbox_id = sandbox and (org = '*' or p.org_id = org)
+    and p.id = usr and p.org_id <> '-' and p.ended_at is null and not p.is_system_user;
+  if not found then return null; end if;
+  if not exists (
+      select from data.tokens k where k.app_id = app and k.sandbox_id = sandbox and k.org_id = u.org_id and k.id = keep
+        and k.user_id = usr and k.actor is null and k.auth_time > now() - interval '10 minutes'
+      union all select from data.token_families f where f.app_id = app and f.sandbox_id = sandbox and f.org_id = u.org_id
+        and f.id = keep and f.user_id = usr and f.actor is null and f.auth_time > now() - interval '10 minutes') then
+    if current is null then return null; end if;
+    wait := app.try_password(app, sandbox, u.org_id, usr, current, counted);
+    if wait is distinct from 0 then return wait; end if;
+  end if;
+  insert into data.passwords as p (app_id, sandbox_id, org_id, user_id, salt, rounds, hash)
+    values (app, sandbox, u.org_id, usr, set_password.salt, set_password.rounds, set_password.hash)
+    on conflict on constraint passwords_pkey do update set salt = excluded.salt, rounds = excluded.rounds, hash = excluded.hash,
+      changed_at = now();
+  perform app.end_sign_ins(app, sandbox, u.org_id, usr, null, keep, entry, usr);
+  return 0;
+end $$;
+grant execute on function app.set_password to agentry_api;
+
+-- What a login page says of its place: the names of the app and of an org of it. Null: there is no such place.
+create function app.show_login(app text, sandbox text, slug text, mac bytea) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform app.check_mac(concat_ws('.', 'login', app, sandbox, show_login.slug), mac);
+  return (select jsonb_build_object('app', a.name, 'org', o.name) from data.apps a
+    left join data.orgs o on o.app_id = a.id and o.sandbox_id = sandbox and o.slug = show_login.slug
+      and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id = o.id)
+    where a.id = app and (show_login.slug = '' or o.id is not null) and (sandbox = '-' or exists (select from data.sandboxes s
+      where s.app_id = app and s.sandbox_id = sandbox and (s.expires_at <= now()) is not true)));
+end $$;
+grant execute on function app.show_login to agentry_api;
 
 -- For the sweep, which is nobody's either and takes a MAC of its own: sessions whose object should have been heard of by
 -- now. Each is claimed for a minute. Of a suspended org, when that is active again; of what has ended, never.
@@ -2269,10 +3349,12 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare w record;
 begin
   for w in select * from rows from (jsonb_to_recordset(watchers) as (app text, sandbox text, org text, usr text, jti text,
-      roles text[], key_hash text, beside text)) with ordinality as
-      r (app, sandbox, org, usr, jti, roles, key_hash, beside, nth) loop
+      roles text[], key_hash text, beside text, family text, mac text)) with ordinality as
+      r (app, sandbox, org, usr, jti, roles, key_hash, beside, family, mac, nth) loop
     begin
-      if w.jti is null then
+      if w.family is not null then
+        perform app.enter_session(w.app, w.sandbox, w.org, w.usr, w.family, w.roles, decode(w.mac, 'hex'));
+      elsif w.jti is null then
         perform app.enter_key(w.app, w.sandbox, decode(w.key_hash, 'hex'), decode(w.beside, 'hex'));
       else
         perform app.enter_token(w.app, w.sandbox, w.org, w.usr, w.jti, w.roles, decode(w.beside, 'hex'));
@@ -2321,6 +3403,7 @@ begin
   select u.role, o.status into a
     from app.tenant() t
     join data.users u on (u.app_id, u.sandbox_id, u.org_id, u.id) = (t.app, t.sandbox, t.org, usr)
+      and u.deactivated_at is null
     left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (t.app, t.sandbox, t.org);
   if a.status not in ('active', 'trialing') then raise 'org_suspended' using errcode = 'AE403'; end if;
   if (a.role = any (roles)) is not true then raise 'role' using errcode = 'AE403'; end if;
@@ -2555,7 +3638,7 @@ grant execute on function app.has_webhooks to agentry_api;
 
 -- Deletes, in every tenant, a slice of what is past its time: at most so many rows, so that no other request waits for
 -- it. Answers how many; 0 where nothing is left, or another does it at this moment. Idempotency keys after a day, tokens
--- and their families a month after they expired, sandboxes when they expire, what hangs on an org, sandbox, user or
+-- and their families a month after they expired, what works once and counts of tries a day after theirs, sandboxes when they expire, what hangs on an org, sandbox, user or
 -- agent that has ended, entries of the feed, calls of models, events, occurrences, runs, deliveries and receipts of
 -- webhooks when their app keeps them no longer. Whoever calls it, and however often, deletes nothing else.
 create function app.sweep() returns bigint
@@ -2578,6 +3661,14 @@ begin
   deleted := deleted + n;
   delete from data.token_families where ctid = any (array(
     select ctid from data.token_families where expires_at < now() - interval '30 days' limit most - deleted));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+  delete from data.one_time_secrets where ctid = any (array(
+    select ctid from data.one_time_secrets where expires_at < now() - interval '1 day' limit most - deleted));
+  get diagnostics n = row_count;
+  deleted := deleted + n;
+  delete from app.attempts where ctid = any (array(
+    select ctid from app.attempts where resets_at < now() - interval '1 day' limit most - deleted));
   get diagnostics n = row_count;
   deleted := deleted + n;
 

@@ -11,7 +11,7 @@ class WalksFirst extends BaseSequencer {
 }
 
 /** Tests that ask no running system, though they stand outside tests/lib. */
-const alone = ["tests/imports.test.ts", "tests/groups.test.ts"];
+const alone = ["tests/imports.test.ts", "tests/groups.test.ts", "tests/sso/corpus.test.ts"];
 
 /** What asks the database most by far, and the embedded one answers one by one: with a PostgreSQL alone. */
 const onServer = [

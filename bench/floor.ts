@@ -44,7 +44,7 @@ function credentialOf(c: Context<Env>): Credential {
   if (asked.key !== undefined) {
     return { kind: "key", ...inApp, hash: base64url.decode(asked.key) as Uint8Array<ArrayBuffer> };
   }
-  return { kind: "token", ...inApp, org: asked.org, user: asked.user, token: asked.token, scopes: [] };
+  return { kind: "user", ...inApp, org: asked.org, user: asked.user, token: asked.token, scopes: [] };
 }
 
 /** `select 1`, and no statement is compiled, as behind the doors: else the floor would lie higher than the house. */
@@ -60,7 +60,7 @@ function floorOf(c: Context<Env>, credential: Credential): TenantDb {
     );
   return new TenantDb(
     connection,
-    { enter: nothing, permission: "", viewer: credential, onStale: () => {}, onTold: () => {} },
+    { enter: nothing, permission: "", viewer: credential, onTold: () => {} },
     credential.kind === "key" ? { kind: "app", app, sandbox } : { kind: "org", app, sandbox, org: credential.org },
     c.req.method === "GET" ? "read" : "write",
   );
@@ -84,7 +84,7 @@ app.get("/fetch", async (c) => {
 
 app.get("/sign", async (c) => {
   const iat = Math.floor(Date.now() / 1000);
-  const { app, org, user, token } = credentialOf(c) as Credential & { kind: "token" };
+  const { app, org, user, token } = credentialOf(c) as Credential & AccessToken;
   const whose: AccessToken = { app, sandbox: NONE, org, user, token, scopes: ["full_access"] };
   return c.json({ access_token: await signToken(c.env, whose, { iat, exp: iat + 3600 }) });
 });

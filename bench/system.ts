@@ -115,9 +115,9 @@ async function seed(database: Database, app: string) {
           select jsonb_agg(jsonb_build_object('principal_type', 'user', 'principal', ${idOf("usr", `n % ${SEED.orgs} + ${SEED.orgs} * u`)},
             'actions', '["read", "write"]'::jsonb)) from generate_series(0, 4) u), '[]') end ${each(SEED.agents)};
     insert into data.token_families
-        (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, expires_at)
+        (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, method, carrier, idle_s, expires_at, ends_at)
       select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
-        '{full_access}', 86400, now() + interval '30 days' ${each(SEED.tokens)};
+        '{full_access}', 86400, 'token', 'api', 2592000, now() + interval '30 days', now() + interval '365 days' ${each(SEED.tokens)};
     insert into data.tokens (app_id, sandbox_id, org_id, user_id, family_id, id, scopes, expires_at)
       select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
         '{full_access}', now() + interval '1 day' ${each(SEED.tokens)};

@@ -10,6 +10,7 @@ import { routers as hooks } from "./hooks/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
+import { routers as scim } from "./scim/index.ts";
 import { routers as sessions } from "./sessions/index.ts";
 import { routers as webhooks } from "./webhooks/index.ts";
 
@@ -27,4 +28,5 @@ export const groups = {
   events,
   hooks,
   webhooks,
+  scim,
 };

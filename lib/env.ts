@@ -2,7 +2,7 @@
  * What a Worker is given, in the types that wrangler makes of wrangler.toml (`npm run types`), where each meaning
  * stands. The single Worker has what every other one has.
  */
-export type Bindings = Cloudflare.AllEnv & Locally & Models & Telemetry & Computers;
+export type Bindings = Cloudflare.AllEnv & Locally & Models & Telemetry & Computers & Mailing & Sso;
 
 /** Which models there are, and with whose keys: none is required. docs/configuration.md says what each means. */
 export const MODEL_VARIABLES = [
@@ -27,6 +27,14 @@ export type Telemetry = Partial<Record<(typeof TELEMETRY_VARIABLES)[number], str
 export const COMPUTER_VARIABLES = ["SPRITES_TOKEN"] as const;
 export type Computers = Partial<Record<(typeof COMPUTER_VARIABLES)[number], string>>;
 
+/** Who carries mail, and whom it comes from: for those Workers that send some. `cloudflare` is a binding, EMAIL. */
+export const MAIL_VARIABLES = ["MAIL_PROVIDER", "MAIL_API_KEY", "MAIL_FROM"] as const;
+export type Mailing = Partial<Record<(typeof MAIL_VARIABLES)[number], string>> & { EMAIL?: SendEmail };
+/** The keys of the SAML SPs, a JWKS of private RSA keys with certificates (`npm run keys`): for `auth`. */
+export const SSO_VARIABLES = ["SAML_KEYS"] as const;
+export type Sso = Partial<Record<(typeof SSO_VARIABLES)[number], string>>;
+export const ssoOf = (env: Sso): Sso => only(SSO_VARIABLES, env);
+
 /** Of an environment what is about models, and nothing else: it holds other secrets, too. */
 export const modelsOf = (env: Models): Models => only(MODEL_VARIABLES, env);
 /** The same of telemetry. */
@@ -46,6 +54,10 @@ type Locally = {
   DATABASE?: Fetcher;
   /** The computers of this machine (lib/local/computers.ts): for those Workers that ask for computers. */
   COMPUTERS?: Fetcher;
+  /** The mailbox of this machine (lib/local/mailbox.ts), in the place of whoever carries mail. */
+  MAILBOX?: Fetcher;
+  /** Whom all requests come from: who asks this machine is on it, whatever a header says. */
+  CLIENT_IP?: string;
   /** Opens this machine to scripts, for development and tests: the host of the database behind DATABASE_URL. */
   ALLOW_LOOPBACK?: string;
 };

@@ -115,19 +115,41 @@ export const kinds = {
       tells: changes,
     },
   }),
+  // Into an org.
+  invitation: kind({
+    ...{ prefix: "inv", table: "org_invitations", name: "invitation", title: "email" },
+    tells: ["created", "resent", "revoked", "accepted"],
+  }),
   key: kind({ prefix: "dsk", table: "keys", name: "key", tells: ["created", "revoked"] }),
   model_call: kind({ prefix: "mcl", table: "model_calls", name: "model call" }),
+  oauth_client: kind({ prefix: "cli", table: "oauth_clients", name: "OAuth client", title: "name", tells: changes }),
   occurrence: kind({ prefix: "occ", table: "occurrences", name: "occurrence" }),
   org: kind({ prefix: "org", state: "status", table: "orgs", name: "org", tells: changes }),
+  org_domain: kind({
+    ...{ prefix: "dom", table: "org_domains", name: "domain", title: "domain" },
+    tells: ["created", "verified", "deleted"],
+  }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
+  // A user whom a provider keeps, which is one of `users`.
+  scim: kind({
+    ...{ prefix: "scm", table: null, name: "user of a provider" },
+    tells: ["created", "updated", "deactivated", "deleted"],
+  }),
+  scim_group: kind({ prefix: "scg", table: "scim_groups", name: "SCIM group", title: "display_name", tells: changes }),
+  scim_token: kind({ prefix: "sct", table: "scim_tokens", name: "SCIM token", tells: ["created", "deleted"] }),
   // Access lists may name one; there is no table of them yet.
   team: kind({ prefix: "tem", table: null, name: "team" }),
-  token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked"] }),
-  token_family: kind({ prefix: "saf", table: "token_families", name: "token" }),
+  sso: kind({ prefix: "sso", table: "sso_connections", name: "SSO connection", title: "provider", tells: changes }),
+  sso_attempt: kind({ prefix: "ssa", table: "sso_attempts", name: "try to sign in" }),
+  sso_identity: kind({ prefix: "ssi", table: "sso_identities", name: "SSO identity" }),
+  sign_in: kind({ prefix: "saf", table: "token_families", name: "sign-in", tells: ["succeeded", "ended"] }),
+  token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked", "reuse_detected"] }),
   tool_call: kind({ prefix: "tcl", table: "tool_calls", name: "tool call" }),
   // A session's own history: its row holds the id.
   trajectory: kind({ prefix: "trj", table: null, name: "trajectory" }),
   user: kind({ prefix: "usr", table: "users", name: "user", tells: changes }),
+  // Of a user, to the others of its org.
+  user_invite: kind({ prefix: "uin", table: "user_invites", name: "invite", tells: ["created", "accepted"] }),
   webhook_delivery: kind({ prefix: "whd", table: "webhook_deliveries", name: "webhook delivery" }),
   webhook_endpoint: kind({
     ...{ prefix: "whe", state: "status", table: "webhook_endpoints", name: "webhook endpoint", tells: changes },
@@ -156,6 +178,7 @@ export const told = Object.entries(kinds).flatMap(([kind, facts]) =>
   "tells" in facts ? facts.tells.map((event) => `${kind}.${event}` as Told) : [],
 );
 
-/** All that is an event, too. Tokens are made thousands of times a second: each is told of, and nobody is woken. */
-export type Published = Exclude<Told, "token.created">;
-export const published = told.filter((name): name is Published => name !== "token.created");
+/** What isn't an event, too. Credentials are made thousands of times a second: each is told of, and nobody is woken. */
+const quiet = ["token.created", "token.reuse_detected", "sign_in.succeeded", "sign_in.ended"] as const satisfies Told[];
+export type Published = Exclude<Told, (typeof quiet)[number]>;
+export const published = told.filter((name): name is Published => !quiet.some((one) => one === name));

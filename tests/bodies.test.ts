@@ -110,9 +110,10 @@ describe("a dead credential", () => {
   it("hears so also after it has sent all of a large body", async () => {
     const { credentials } = await dead();
     for (const credential of Object.values(credentials)) {
-      expect((await caller(bearer(credential))("POST", agents, `{"name":"${"x".repeat(5_000_000)}"}`)).status).toBe(
-        401,
-      );
+      const send = () => caller(bearer(credential))("POST", agents, `{"name":"${"x".repeat(5_000_000)}"}`);
+      // Who still sends when the answer has gone out may find the connection closed before it has read that: it asks again.
+      const again = (error: Error) => (error.message === "fetch failed" ? send() : Promise.reject(error));
+      expect((await send().catch(again).catch(again).catch(again)).status).toBe(401);
     }
   });
 

@@ -2,6 +2,9 @@
  * What a view does not name is not shown. Every table gets a column that no view can know of; then every operation is
  * asked by those who may, and neither the column nor its value is in any answer.
  */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import * as v from "valibot";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { catalogue, typeOf } from "../lib/events/catalogue.ts";
@@ -10,13 +13,14 @@ import { newRoot, newSigningKey, type Own, ownSystem } from "./harness/own.ts";
 import {
   addressOf,
   bodyOf,
+  ENDS_OTHERS,
   makeRows,
   type Operation,
   operations,
   PERSON_ONLY,
   type Values,
 } from "./isolation/operations.ts";
-import { aPlace, aToken, type Place } from "./isolation/places.ts";
+import { aPlace, aToken, type Place, post } from "./isolation/places.ts";
 import { isOfPersons } from "./isolation/refusals.ts";
 import { fill, rowOf } from "./isolation/stage.ts";
 
@@ -25,13 +29,19 @@ const VALUE = "canary-4f1c";
 /** There are no such variables yet, and no journals. */
 const ALWAYS_EMPTY = [
   ...["GET /api/v1/scripts/runtime_env_vars", "GET /api/v1/agent_routines/runs/{run}/journal"],
+  // Nobody has tried to sign in.
+  ...["GET /protected/api/v2/developer/apps/{app_id}/orgs/{id}/sso/attempts", "GET /api/v1/orgs/{org_id}/sso/attempts"],
   // What is set up, and of no row: nothing is, here.
   ...["GET /api/v1/ai/image/models", "GET /api/v1/ai/evaluation/models"],
 ];
 
 type Asked = { operation: Operation; as: "owner" | "key" };
 /** Who may ask: a person what is not a developer's, the secret key all that is not a person's. */
-const asked: Asked[] = operations.flatMap((operation) => [
+const inOrder = [
+  ...operations.filter(({ name }) => !ENDS_OTHERS.includes(name)),
+  ...operations.filter(({ name }) => ENDS_OTHERS.includes(name)),
+];
+const asked: Asked[] = inOrder.flatMap((operation) => [
   ...(!operation.permission || isOfPersons(operation) ? [{ operation, as: "owner" } as const] : []),
   ...(operation.permission && !PERSON_ONLY.includes(operation.name) ? [{ operation, as: "key" } as const] : []),
 ]);
@@ -41,16 +51,20 @@ let base: string;
 let place: Place;
 let credentials: Record<Asked["as"], string>;
 let refreshToken: string;
+let scimToken: string;
+let mailDir: string;
 const rows = new Map<Asked, Values>();
 
 beforeAll(async () => {
   own = await ownSystem();
-  base = await own.start([await newSigningKey("one")], [newRoot()]);
+  mailDir = await mkdtemp(join(tmpdir(), "agentry-mail-"));
+  base = await own.start([await newSigningKey("one")], [newRoot()], { mailDir });
   const { app, secret_key } = await anApp({ base, newApp: own.newApp });
   place = await fill(await aPlace("acme", { app, sandbox: null, key: secret_key }, base));
   const minted = await aToken(place, place.owner);
   credentials = { owner: minted.access_token, key: secret_key };
   refreshToken = minted.refresh_token;
+  scimToken = (await post(place.asDeveloper, `${place.at}/orgs/${place.org}/scim_tokens`, {})).token;
   // What changes rows is given its own; what reads finds those that stay, with their children.
   for (const one of asked) {
     const { method, parameters } = one.operation;
@@ -63,7 +77,10 @@ beforeAll(async () => {
       end loop;
     end $$`);
 });
-afterAll(() => own.close());
+afterAll(async () => {
+  await own.close();
+  await rm(mailDir, { recursive: true });
+});
 
 const RUN = "POST /api/v1/scripts/run";
 const KEPT_BY_NOBODY = [RUN, "POST /api/v1/workflows/run"];
@@ -82,6 +99,7 @@ async function ask(
       "Content-Type": "application/json",
       ...(operation.method === "POST" && { "Idempotency-Key": `${as}-${key}` }),
       ...(operation.permission && bearer(credentials[as])),
+      ...(operation.path.startsWith("/scim/") && bearer(scimToken)),
     },
     ...(body && { body: JSON.stringify(body) }),
   });
@@ -114,7 +132,7 @@ it.each(["owner", "key"] as const)("what a script reads, as %s", async (as) => {
 
 /** Events whose source isn't there yet, or that come of something else than a request. */
 const NOT_ASKED_FOR =
-  /^((thread|webhook|custom|agent_routine_run|automation_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|webhook_endpoint.failing|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
+  /^((thread|webhook|custom|agent_routine_run|automation_run|agent_computer|installation_source)\..*|agentroutine.invoked|schedule.cron|workflow.scheduled|agent.health_changed|quota.reached|webhook_endpoint.failing|org_domain.verified|scim.last_owner_deactivated|invitation.accepted|user_invite.accepted|agent_health_action.(created|deleted)|working_memory_entry.created)$/;
 /** States that a row is made in and never comes back to, that time alone brings, or that a verifier does. */
 const NOT_REACHED = [
   ...["agent_health_action.pending", "agent_installation.pending", "agent_routine.draft"],

@@ -32,7 +32,8 @@ let attacker: Client;
 const app = { id: "", victim: newId("org"), mine: newId("org"), other: "" };
 const people = { victim: newId("user"), mine: newId("user") };
 const tokens = { revoked: newId("token"), expired: newId("token"), mine: newId("token") };
-const families = { revoked: newId("token_family"), live: newId("token_family") };
+const families = { revoked: newId("sign_in"), live: newId("sign_in"), browser: newId("sign_in") };
+const onceHash = hex(randomBytes(32));
 const agents = { victim: newId("agent"), mine: newId("agent") };
 /** Of the other app's secret key, which is the attacker's own. */
 let ownKeyHash = "";
@@ -41,6 +42,16 @@ let deadKeyHash = "";
 const ROLES = "{owner,admin,member,billing,viewer}";
 const quote = (value: string | null) => (value === null ? "null" : `'${value.replaceAll("'", "''")}'`);
 const call = (door: string, ...args: (string | null)[]) => `select app.${door}(${args.map(quote).join(", ")})`;
+/** A door of visitors, asked for the victim's person. */
+const aVisitor = (door: string, tag: string) => {
+  const args: Record<string, (string | null)[]> = {
+    ask_by_mail: ["email_code", "x@example.com", "\\x01", "{}", "60", null, "{}"],
+    enter_by_mail: ["email_code", "01", "\\x01", "{}", "{}"],
+    password_of: ["x@example.com"],
+    enter_by_password: ["x@example.com", "{}", "\\x01"],
+  };
+  return call(door, app.id, "-", null, ...args[door]!, tag);
+};
 const ownToken = () => call("enter_token", app.id, "-", app.mine, people.mine, tokens.mine, ROLES);
 const ownApp = () => call("enter_key", app.other, "-", ownKeyHash);
 const set = (tenant: { app?: string; sandbox?: string; org?: string; proof?: string }, local = true) =>
@@ -140,7 +151,9 @@ async function seed() {
     const config = newId("config");
     const installation = newId("agent_installation");
     const session = newId("agent_session");
+    const connection = newId("sso");
     const run = newId("agent_routine_run");
+    const group = newId("scim_group");
     const on = (kind: StoredKind, { id = newId(kind), ...columns }: Record<string, string>) => `
       insert into data.${kinds[kind].table} (${["app_id", "sandbox_id", "org_id", "id", "agent_id", ...Object.keys(columns)]})
         values (${[app.id, "-", org, id, agent, ...Object.values(columns)].map(quote)});`;
@@ -181,6 +194,15 @@ async function seed() {
         values ('${app.id}', '-', '${org}', '${newId("event_subscription")}', ${quote(text)}, '{}', 1, 7200, 15);
       insert into data.inbound_webhooks (app_id, sandbox_id, org_id, id, name, provider, token_hash)
         values ('${app.id}', '-', '${org}', '${newId("inbound_webhook")}', ${quote(text)}, 'url', sha256('${org}'));
+      insert into data.oauth_clients (app_id, sandbox_id, org_id, id, name, redirect_uris, scopes)
+        values ('${app.id}', '-', '-', '${newId("oauth_client")}', ${quote(text)}, '{}', '{agents:read}');
+      insert into data.sso_connections (app_id, sandbox_id, org_id, id, provider, status, client_id, auto_provision,
+          jit_provisioning, default_role, session_max_s, allow_idp_initiated)
+        values ('${app.id}', '-', '${org}', '${connection}', 'oidc', 'untested', ${quote(text)}, false, false, 'member', 300, false);
+      insert into data.sso_identities (app_id, sandbox_id, org_id, id, connection_id, subject, user_id)
+        values ('${app.id}', '-', '${org}', '${newId("sso_identity")}', '${connection}', ${quote(text)}, '${org === app.victim ? people.victim : people.mine}');
+      insert into data.sso_attempts (app_id, sandbox_id, org_id, id, connection_id, subject)
+        values ('${app.id}', '-', '${org}', '${newId("sso_attempt")}', '${connection}', ${quote(text)});
       insert into data.webhook_receipts (app_id, sandbox_id, org_id, id, webhook_id, delivery_id, status, event_id, payload)
         values ('${app.id}', '-', '${org}', '${newId("webhook_receipt")}', 'x', ${quote(text)}, 'received', 'x', '{}');
       insert into data.webhook_endpoints (app_id, sandbox_id, org_id, id, url, event_names, sealed, tag)
@@ -188,6 +210,21 @@ async function seed() {
       insert into data.webhook_deliveries (app_id, sandbox_id, org_id, id, endpoint_id, event_id, event_org_id, event_name,
           sequence, status, attempts, attempt_count, revision)
         values ('${app.id}', '-', '${org}', '${newId("webhook_delivery")}', 'x', 'x', '${org}', ${quote(text)}, 1, 'dead', '[]', 0, 1);
+      insert into data.org_domains (app_id, sandbox_id, org_id, id, domain, challenge)
+        values ('${app.id}', '-', '${org}', '${newId("org_domain")}', ${quote(`${text} too`)}, 'x');
+      insert into data.org_invitations (app_id, sandbox_id, org_id, id, email, role, expires_at)
+        values ('${app.id}', '-', '${org}', '${newId("invitation")}', ${quote(text)}, 'member', now());
+      insert into data.user_invites (app_id, sandbox_id, org_id, id, user_id, hash, metadata, expires_at)
+        select app_id, sandbox_id, org_id, '${newId("user_invite")}', id, 'x', jsonb_build_object('of', ${quote(text)}), now()
+          from data.users where org_id = '${org}';
+      insert into data.scim_tokens (app_id, sandbox_id, org_id, id, hash, hint)
+        values ('${app.id}', '-', '${org}', '${newId("scim_token")}', sha256('${org}'), ${quote(text)});
+      insert into data.scim_groups (app_id, sandbox_id, org_id, id, display_name)
+        values ('${app.id}', '-', '${org}', '${group}', ${quote(text)});
+      insert into data.scim_members (app_id, sandbox_id, org_id, group_id, user_id)
+        select app_id, sandbox_id, org_id, '${group}', id from data.users where org_id = '${org}';
+      insert into data.passwords (app_id, sandbox_id, org_id, user_id, salt, rounds, hash)
+        select app_id, sandbox_id, org_id, id, '\\x01', 1, '\\x02' from data.users where org_id = '${org}';
       insert into data.secret_keys (app_id, sandbox_id, org_id, sealed, tag)
         values ('${app.id}', '-', '${org}', '\\x01', '\\x02');`;
   };
@@ -195,8 +232,8 @@ async function seed() {
     insert into data.tokens (app_id, sandbox_id, org_id, id, user_id, scopes, name, expires_at, revoked_at)
       values ('${app.id}', '-', '${owner}', '${id}', '${user}', '{}', ${quote(owner === app.victim ? SECRET : "mine")}, ${times});`;
   const family = (id: string, times: string) => `
-    insert into data.token_families (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, expires_at, revoked_at)
-      values ('${app.id}', '-', '${app.victim}', '${id}', '${people.victim}', ${quote(`{${SECRET}}`)}, 1, 'x', ${times});`;
+    insert into data.token_families (app_id, sandbox_id, org_id, id, user_id, scopes, access_lifetime_s, token_id, method, carrier, idle_s, ends_at, expires_at, revoked_at)
+      values ('${app.id}', '-', '${app.victim}', '${id}', '${people.victim}', ${quote(`{${SECRET}}`)}, 1, 'x', 'token', 'api', 1, now(), ${times});`;
   deadKeyHash = hex(randomBytes(32));
   // The attacker's rows come first: a scan meets them before the victim's.
   await database.exec(`${org(app.mine, "mine", people.mine, agents.mine)} ${org(app.victim, SECRET, people.victim, agents.victim)}
@@ -206,6 +243,11 @@ async function seed() {
     ${token(tokens.expired, app.victim, people.victim, "now(), null")}
     ${family(families.revoked, "now() + interval '1 day', now()")}
     ${family(families.live, "now() + interval '1 day', null")}
+    ${family(families.browser, "now() + interval '1 day', null").replace("'x', 'token', 'api'", "null, 'link', 'browser'")}
+    insert into data.one_time_secrets (app_id, sandbox_id, org_id, kind, hash, user_id, payload, used_at, expires_at)
+      select '${app.id}', '-', '${app.victim}', kind, '${onceHash}', '${people.victim}', jsonb_build_object('of', ${quote(SECRET)}), used_at, expires_at
+        from (values ('used', now(), now() + interval '1 day'), ('expired', null, now()), ('a_kind', null, now() + interval '1 day'))
+          v (kind, used_at, expires_at);
     insert into data.keys (app_id, sandbox_id, id, type, hash, hint, revoked_at)
       values ('${app.id}', '-', '${newId("key")}', 'secret', '${deadKeyHash}', 'hint', now());
     analyze;`);
@@ -240,7 +282,17 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
 
   const key = (hash: string) => call("enter_key", app.id, "-", hash);
 
-  const WITHOUT_TEXT = ["event_heads", "agent_routine_configs", "apps", "keys", "sandboxes", "secret_keys", "tenants"];
+  const WITHOUT_TEXT = [
+    "event_heads",
+    "agent_routine_configs",
+    "apps",
+    "keys",
+    "passwords",
+    "sandboxes",
+    "scim_members",
+    "secret_keys",
+    "tenants",
+  ];
 
   it("would find the victim's rows in every table, were it let in: what follows tries something", async () => {
     const live = hex(randomBytes(32));
@@ -324,6 +376,59 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
         await tag("hook", app.id, "-", app.mine, tokenHash.slice(2)),
       ),
       call("enter_hook", app.id, "-", app.victim, noHash, await tag("hook", app.id, "-", app.victim, noHash.slice(2))),
+      // What visitors are let in by is a MAC over what they ask.
+      ...["ask_by_mail", "enter_by_mail", "password_of", "enter_by_password"].map((door) => aVisitor(door, ofMine)),
+      call("show_login", app.id, "-", "", ofMine),
+      // A password is set in the tenant that is open: there is none.
+      call(
+        "set_password",
+        app.id,
+        "-",
+        app.victim,
+        people.victim,
+        "\\x01",
+        "1",
+        "\\x02",
+        null,
+        noHash,
+        tokens.revoked,
+        "afe",
+      ),
+      // Nor has who has read a sign-in a cookie of it, and a browser's own opens no other.
+      call("enter_session", app.id, "-", app.victim, people.victim, families.browser, ROLES, forged),
+      call(
+        ...(["enter_session", app.id, "-", app.victim, people.victim, families.browser, ROLES] as const),
+        await tag("session", app.id, "-", app.mine, people.mine, families.browser),
+      ),
+      ...(await Promise.all(
+        [families.live, families.revoked, newId("sign_in")].map(async (family) =>
+          call(
+            ...(["enter_session", app.id, "-", app.victim, people.victim, family, ROLES] as const),
+            await tag("session", app.id, "-", app.victim, people.victim, family),
+          ),
+        ),
+      )),
+      call("enter_once", app.id, "-", app.victim, "a_kind", onceHash, forged),
+      call("enter_scim", app.id, "-", app.victim, tokenHash, forged),
+      call(
+        "enter_scim",
+        app.id,
+        "-",
+        app.victim,
+        tokenHash,
+        await tag("scim", app.id, "-", app.mine, tokenHash.slice(2)),
+      ),
+      call("enter_scim", app.id, "-", app.victim, noHash, await tag("scim", app.id, "-", app.victim, noHash.slice(2))),
+      call("bring_in", app.id, "-", app.mine, "scim", "nobody@nowhere.example", ofMine),
+      // Nor a client's, a code's or a device's door; nor does it decide for the victim what a device waits for.
+      call("enter_client", app.id, "-", newId("oauth_client"), noHash, forged),
+      call("enter_code", app.id, "-", app.victim, onceHash, newId("activity_feed_entry"), forged),
+      call("enter_device", app.id, "-", newId("oauth_client"), noHash, "nonce", forged),
+      call("decide_device", app.id, "-", app.victim, people.victim, noHash, "approved", forged),
+      call(
+        ...(["decide_device", app.id, "-", app.victim, people.victim, noHash, "approved"] as const),
+        await tag("decide", app.id, "-", app.mine, people.mine, noHash.slice(2), "approved"),
+      ),
       call("claim_behind", ofMine, "100"),
       call("claim_behind_runs", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),
@@ -338,6 +443,23 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
           ...before,
           `do $do$ begin ${door.replace("select", "perform")}; exception when others then null; end $do$`,
         ]);
+      }
+    }
+  });
+
+  it("opens nothing by a secret that was used, has expired, is of another kind or of nobody", async () => {
+    const tag = async (kind: string, hash: string) =>
+      hex(await mac(root, ["once", app.id, "-", app.victim, kind, hash.slice(2)].join("."), "door"));
+    for (const [kind, hash] of [
+      ["used", onceHash],
+      ["expired", onceHash],
+      ["another", onceHash],
+      ["a_kind", hex(randomBytes(32))],
+    ] as const) {
+      const door = call("enter_once", app.id, "-", app.victim, kind, hash, await tag(kind, hash));
+      for (const before of [[], [ownToken()], [ownApp()]]) {
+        const answers = await holds(attacker, [...before, door]);
+        expect(answers[before.length]).toEqual([[{ enter_once: null }]]);
       }
     }
   });
@@ -456,6 +578,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       text: texts,
       "text[]": [ROLES, "{}", null, `{${app.victim},*}`],
       bytea: [ownKeyHash, deadKeyHash, "\\x", null],
+      "bytea[]": ["{}", '{"\\\\x01"}', null],
       jsonb: ["[]", "{}", '{"grants": [{"principal_type": "everyone", "actions": ["read"]}]}', null],
       boolean: ["t", "f", null],
       integer: ["0", "1", "-1", "2147483647", null],
@@ -488,17 +611,25 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
 
   it("mints no token for the victim and moves no sign-in of it, from whatever tenant is open", async () => {
     const granted = `{"owner": ["${SECRET}"]}`;
-    const made = [newId("token"), newId("token_family"), newId("activity_feed_entry")];
+    const made = [newId("token"), newId("sign_in"), newId("activity_feed_entry")];
     for (const door of [[], [ownToken()], [ownApp()]]) {
       for (const org of [app.victim, "*", app.mine]) {
         const place = [app.id, "-", org];
         const answers = await holds(attacker, [
           ...door,
-          call("mint_token", ...place, people.victim, ...made, granted, "60", "60"),
-          call("rotate_token", ...place, families.live, "0", newId("token"), "60", "60"),
+          call(
+            "sign_in",
+            ...place,
+            people.victim,
+            ...made,
+            granted,
+            '{"method": "token", "carrier": "api", "access_lifetime_s": 60}',
+          ),
+          call("rotate_token", ...place, families.live, "0", newId("token"), newId("activity_feed_entry"), "60"),
           call("family_user", ...place, families.live),
+          call("end_sign_ins", ...place, people.victim, families.live, "", newId("activity_feed_entry"), ""),
         ]);
-        expect(answers.slice(door.length, door.length + 3)).toEqual([[[]], [[]], [[]]]);
+        expect(answers.slice(door.length, door.length + 4)).toEqual([[[]], [[]], [[]], [[]]]);
       }
     }
   });

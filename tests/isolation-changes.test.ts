@@ -2,7 +2,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createApp } from "../lib/local/apps.ts";
 import type { Database } from "../lib/local/neon.ts";
-import { migrate } from "../lib/local/schema.ts";
 import { openDatabase } from "./harness/database.ts";
 import { type Change, touches, watch } from "./isolation/changes.ts";
 import type { Place } from "./isolation/places.ts";
@@ -11,7 +10,6 @@ let database: Database;
 let changes: () => Promise<Change[]>;
 beforeAll(async () => {
   database = await openDatabase();
-  await migrate(database);
   changes = await watch(database);
 });
 afterAll(() => database.close());

@@ -56,6 +56,8 @@ describe.runIf(hasContract)("over the contract's operations", () => {
       delivery: ["event_subscription_deliveries/{delivery}", "webhook_deliveries/{delivery}"],
       // A secret key; a name in the key-value store.
       key: ["keys/{key}", "kv/{key}"],
+      // An org; the one whose SSO an address of production is.
+      org: ["-/{org}", "orgs/{org}"],
       private_service_id: [
         "private_service_definitions/{app_id}/{private_service_id}",
         "private_services/{private_service_id}",
@@ -63,8 +65,8 @@ describe.runIf(hasContract)("over the contract's operations", () => {
       source: ["installation_sources/{source}", "knowledge_sources/{source}"],
       // What the address of an inbound webhook ends with; what an invited developer was sent; an access token.
       token: ["hooks/{token}", "invites/{token}", "tokens/{token}"],
-      // A user; a user as a member of a team.
-      user: ["members/{user}", "users/{user}"],
+      // A user as its provider sees it; as a member of a team; a user.
+      user: ["Users/{user}", "members/{user}", "users/{user}"],
     });
   });
 });

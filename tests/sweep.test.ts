@@ -76,9 +76,12 @@ async function aged() {
       insert into data.idempotency_keys (app_id, sandbox_id, org_id, subject, key, fingerprint, row_id, created_at)
         select ${at}, 'app', name, '', '-', now() - age
           from (values ('past', interval '24 hours 1 minute'), ('nearly', '23 hours 59 minutes'), ('new', '0')) v (name, age);
-      insert into data.token_families (app_id, sandbox_id, org_id, user_id, id, scopes, access_lifetime_s, token_id, expires_at)
-        select ${at}, '${user}', name, '{}', 60, '-', now() - age
+      insert into data.token_families (app_id, sandbox_id, org_id, user_id, id, scopes, access_lifetime_s, token_id, method, carrier, idle_s, ends_at, expires_at)
+        select ${at}, '${user}', name, '{}', 60, '-', 'token', 'api', 60, now(), now() - age
           from (values ('past', interval '30 days 1 minute'), ('nearly', '29 days 23 hours 59 minutes'), ('live', '-1 hour')) v (name, age);
+      insert into data.one_time_secrets (app_id, sandbox_id, org_id, kind, hash, expires_at)
+        select ${at}, name, '', now() - age
+          from (values ('past', interval '1 day 1 minute'), ('nearly', '23 hours 59 minutes'), ('live', '-1 hour')) v (name, age);
       insert into data.tokens (app_id, sandbox_id, org_id, user_id, id, scopes, expires_at)
         select app_id, sandbox_id, org_id, user_id, id, scopes, expires_at from data.token_families
          where app_id = '${app_id}'`);
@@ -90,6 +93,7 @@ async function aged() {
         ["idempotency_keys", "key"],
         ["token_families", "id"],
         ["tokens", "id"],
+        ["one_time_secrets", "kind"],
         ["sandboxes", "slug"],
       ]) {
         const found = `select ${name} as name from data.${table} where app_id = $1 order by 1`;
@@ -101,6 +105,7 @@ async function aged() {
 }
 const kept = [
   ["nearly", "new"],
+  ["live", "nearly"],
   ["live", "nearly"],
   ["live", "nearly"],
   ["nearly", "test"],
@@ -121,7 +126,7 @@ it("says how many rows it took away: none, when it has just been", async () => {
     return Number(result!.rows[0]![0]);
   };
   // Of each of two apps a key, a token and its family, and a sandbox: its record, its key, its place, and that it ended.
-  expect([await swept(), await swept()]).toEqual([14, 0]);
+  expect([await swept(), await swept()]).toEqual([16, 0]);
 });
 
 it("occurrences go after 30 days, or as many as their app says", async () => {

@@ -8,6 +8,7 @@ let own: Awaited<ReturnType<typeof ownSystem>>;
 const made: Record<string, string> = {};
 let asDeveloper: Call;
 let asUser: Call;
+let asProvider: Call;
 
 beforeAll(async () => {
   own = await ownSystem();
@@ -39,6 +40,11 @@ beforeAll(async () => {
   made.refresh = minted.refresh_token;
   const hook = (await asUser("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "url" })).body;
   Object.assign(made, { hook: hook.id, door: new URL(hook.url).pathname });
+  const scim = (await asDeveloper("POST", `${at}/orgs/${org}/scim_tokens`, {})).body;
+  asProvider = caller(bearer(scim.token), base);
+  const person = (await asProvider("POST", "/scim/v2/Users", { userName: "bob@acme.example" })).body.id;
+  const group = (await asProvider("POST", "/scim/v2/Groups", { displayName: "G" })).body.id;
+  Object.assign(made, { person, group });
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -55,6 +61,7 @@ const bundle = {
     setup_actions: [{ kind: "env_var", title: "A", params: { key: "A" } }],
   },
 };
+const patch = (op: string, path: string, value: unknown) => ({ Operations: [{ op, path, value }] });
 const n = () => Math.random().toString(36).slice(2);
 const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ["mint a token", () => asDeveloper("POST", `${made.at}/users/${made.user}/tokens`, { scopes: ["agents:read"] })],
@@ -182,6 +189,13 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
     "make a webhook endpoint",
     () =>
       asUser("POST", "/api/v1/webhook_endpoints", { url: "https://webhooks.invalid/", event_names: ["custom.none"] }),
+  ],
+  ["find a user by SCIM", () => asProvider("GET", "/scim/v2/Users?filter=userName%20eq%20%22x%22")],
+  ["make a user by SCIM", () => asProvider("POST", "/scim/v2/Users", { userName: `${n()}@acme.example` })],
+  ["end a user by SCIM", () => asProvider("PATCH", `/scim/v2/Users/${made.person}`, patch("replace", "active", false))],
+  [
+    "put a user into a group by SCIM",
+    () => asProvider("PATCH", `/scim/v2/Groups/${made.group}`, patch("add", "members", [{ value: made.person }])),
   ],
   ["make a webhook", () => asUser("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "github" })],
   ["list a webhook's receipts", () => asUser("GET", `/api/v1/inbound_webhooks/${made.hook}/receipts`)],

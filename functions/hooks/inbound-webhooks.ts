@@ -1,3 +1,4 @@
+import * as v from "valibot";
 import { allow } from "../../lib/auth/allow.ts";
 import { wakeDispatcher } from "../../lib/events/remote.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
@@ -24,7 +25,6 @@ import {
   type listed,
   listedReceipt,
   listReceiptsQuery,
-  listWebhooksQuery,
   type ReceiptRow,
   rotateSecretBody,
   toInboundWebhook,
@@ -34,7 +34,7 @@ import {
   webhookReceipt,
   webhookReceiptPage,
 } from "../../lib/inbound-webhooks/schema.ts";
-import { openCursor, pageOf, paginate, paginateByCursor } from "../../lib/paging.ts";
+import { listOf, listQuery, openCursor, openListCursor, paginateByCursor, paginateList } from "../../lib/paging.ts";
 
 const webhooks = router();
 const idOf = (text: string) => parseId("inbound_webhook", text);
@@ -43,11 +43,13 @@ const receiptOf = (text: string) => parseId("webhook_receipt", text);
 webhooks.get(
   "/api/v1/inbound_webhooks",
   allow("webhooks:read"),
-  valid("query", listWebhooksQuery),
-  gives(200, pageOf(inboundWebhook)),
+  valid("query", v.object(listQuery)),
+  gives(200, listOf(inboundWebhook), 400),
   async (c) => {
-    const page = c.req.valid("query");
-    return c.var.answer(paginate(page, await listWebhooks(c.var.db, page), (row) => toInboundWebhook(row)));
+    const page = await openListCursor(
+      ...([c.env.ROOT_SECRETS, "inbound_webhooks", c.var.db.tenant, c.req.valid("query")] as const),
+    );
+    return c.var.answer(await paginateList(page, await listWebhooks(c.var.db, page), (row) => toInboundWebhook(row)));
   },
 );
 

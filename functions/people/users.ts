@@ -39,8 +39,8 @@ users.put(
 );
 
 /** The person who asks. A key is a developer's and acts for nobody. */
-async function personOf(db: TenantDb): Promise<Id<"user">> {
-  if (db.viewer.kind === "token") return db.viewer.user;
+export async function personOf(db: TenantDb): Promise<Id<"user">> {
+  if (db.viewer.kind === "user") return db.viewer.user;
   await db.enter();
   throw forbidden(
     "no_user",
@@ -55,7 +55,7 @@ export const namedUser = async (db: TenantDb, name: string): Promise<Id<"user">>
 /** As `namedUser`, where a person may only name itself: anybody else is absent. A developer names any user. */
 export async function ownUser(db: TenantDb, name: string): Promise<Id<"user">> {
   const user = await namedUser(db, name);
-  if (db.viewer.kind === "key" || (db.viewer.kind === "token" && user === db.viewer.user)) return user;
+  if (db.viewer.kind === "key" || (db.viewer.kind === "user" && user === db.viewer.user)) return user;
   throw notFound("user");
 }
 

@@ -25,7 +25,7 @@ status.get("/api/v1/status/ping", named("Check the service and a credential"), g
     const credential = await readCredential(c);
     const token = { status: credential ? "active" : "missing", active: credential !== null };
     const db = credential && openDb(c, credential, "self");
-    const row = db && (credential.kind === "token" ? await getUser(db, credential.user) : null);
+    const row = db && (credential.kind === "user" ? await getUser(db, credential.user) : null);
     if (db && credential.kind === "key") await getApp(db);
     return c.var.answer({ success: true, deployment: null, token, user: row && toUser(row) });
   } catch (error) {

@@ -107,7 +107,7 @@ sessions.post(
   gives(200, session, 409, 429),
   async (c) => {
     const { content, role, metadata, on_busy } = c.req.valid("json");
-    if (role === "system" && c.var.credential.kind === "token") {
+    if (role === "system" && c.var.credential.kind === "user") {
       throw invalid({ field: "role", message: "may be system for a secret key alone" });
     }
     const key = await c.var.readKey();

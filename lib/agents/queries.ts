@@ -119,7 +119,7 @@ export async function createAgent(
 
 /** The database of where an agent is to be: of the org that a key names, else the viewer's own. */
 export function placeOf(db: TenantDb, { org }: CreateAgent): TenantDb {
-  if (db.viewer.kind === "token" && org && org !== db.viewer.org) throw noSuch("org");
+  if (db.viewer.kind === "user" && org && org !== db.viewer.org) throw noSuch("org");
   return db.viewer.kind === "key" && org ? db.inOrg(org) : db;
 }
 

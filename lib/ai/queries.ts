@@ -8,7 +8,7 @@ export type Asked = { operation: ModelOperation; model: string; session_id: stri
 /** Writes down that a model is asked, by whoever asks: from here on its end is owed. Refuses a dead credential. */
 export async function beginCall(db: TenantDb, { operation, model, session_id }: Asked): Promise<Id<"model_call">> {
   const id = newId("model_call");
-  const user_id = db.viewer.kind === "token" ? db.viewer.user : null;
+  const user_id = db.viewer.kind === "user" ? db.viewer.user : null;
   await db.insertInto("model_calls", { id, user_id, operation, model, session_id }).execute();
   return id;
 }

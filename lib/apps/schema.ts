@@ -1,11 +1,47 @@
 import * as v from "valibot";
 import type { Row } from "../db/schema.ts";
-import { map, stamp, text } from "../http/valid.ts";
+import { list, map, stamp, text } from "../http/valid.ts";
 
 const number = (min: number, max: number) => v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max));
 const whole = (min: number, max: number) => v.optional(v.nullable(number(min, max)));
 const days = v.optional(number(1, 3650));
 const quota = v.optional(number(1, 100_000));
+
+const seconds = (most: number) => v.optional(number(300, most));
+const address = v.pipe(text(254), v.regex(/^[^\s@]*@[^\s@]+$/, "must be an address, or @ and a domain"));
+const host = v.pipe(
+  text(260),
+  v.regex(/^[a-z0-9.-]+(:\d{1,5})?$/i, "must be a host such as example.com or localhost:3000"),
+);
+
+/** How the app's people sign in; what isn't set is as it is without any of it. */
+const auth = v.pipe(
+  map,
+  v.strictObject({
+    /** By what; without it, by all three. */
+    methods: v.optional(list(v.picklist(["email_code", "magic_link", "password"]), 3)),
+    /** Who may register: nobody, or whoever proves an address, into the org of its domain or one of its own. */
+    sign_up: v.optional(v.picklist(["closed", "company", "personal"])),
+    /** Where links may lead. */
+    redirect_hosts: v.optional(list(host, 50)),
+    /** Which addresses may sign in, or `@domain`; none means all. */
+    allowed_emails: v.optional(list(address, 500)),
+    /** Whether programs of others may ask people for a part of their rights. */
+    third_party_oauth: v.optional(v.boolean()),
+    /** How long a sign-in lives unused, and at most, of programs and of browsers. It may only be shorter. */
+    session: v.optional(
+      v.pipe(
+        map,
+        v.strictObject({
+          api_idle_seconds: seconds(2_592_000),
+          api_absolute_seconds: seconds(31_536_000),
+          browser_idle_seconds: seconds(604_800),
+          browser_absolute_seconds: seconds(2_592_000),
+        }),
+      ),
+    ),
+  }),
+);
 
 /** What an app may set; null takes back what was set. */
 const settings = v.pipe(
@@ -28,6 +64,7 @@ const settings = v.pipe(
         ),
       ),
     ),
+    auth: v.optional(v.nullable(auth)),
     /** What each of its orgs may have under way: see lib/quotas.ts for what holds without a number. */
     quotas: v.optional(
       v.nullable(

@@ -90,9 +90,9 @@ export const wholeAcl = sql<string | null>`app.acl_patch(acl, case when acl is n
 type Owners = Partial<Record<"user" | "team" | "agent", string>>;
 
 /** Whom access lists hold: the others pass each. */
-type Held = Extract<Viewer, { kind: "token" | "agent" }>;
+type Held = Extract<Viewer, { kind: "user" | "agent" }>;
 /** Whether access lists hold the viewer. */
-export const isHeld = (viewer: Viewer): viewer is Held => viewer.kind === "token" || viewer.kind === "agent";
+export const isHeld = (viewer: Viewer): viewer is Held => viewer.kind === "user" || viewer.kind === "agent";
 
 /** The principals that a viewer is, as SQL: what an access list, or an owner's column, is compared with. */
 function principalsOf(viewer: Held): RawBuilder<string[]> {
@@ -105,7 +105,7 @@ function principalsOf(viewer: Held): RawBuilder<string[]> {
 }
 /** Whether the viewer is an admin of the org. No agent is. */
 export const isAdmin = (viewer: Held): RawBuilder<boolean> =>
-  viewer.kind === "token" ? sql`${orgRole} = 'admin'` : sql.lit(false);
+  viewer.kind === "user" ? sql`${orgRole} = 'admin'` : sql.lit(false);
 /** The role that the viewer has now, set by app.enter_token. */
 export const orgRole = sql`(select current_setting('app.org_role', true))`;
 

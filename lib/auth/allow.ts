@@ -4,7 +4,7 @@ import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { CompiledQuery, sql } from "kysely";
 import { type Connection, connect } from "../db/neon.ts";
-import { NONE, type None } from "../db/schema.ts";
+import { type Metadata, NONE, type None } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, insufficientScope, notFound, unauthenticated } from "../errors.ts";
 import { wakeDispatcher } from "../events/remote.ts";
@@ -13,17 +13,24 @@ import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
 import type { Place } from "../objects/stub.ts";
 import { tellFull } from "../quotas.ts";
-import { readHookToken } from "./hooks.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
-import { covers, type Permission, type Resource, rolesWith } from "./permissions.ts";
+import { covers, FULL_ACCESS, type Permission, type Resource, rolesWith } from "./permissions.ts";
+import { newPlaceToken, readPlaceToken } from "./place-tokens.ts";
 import { parseRefreshToken } from "./refresh.ts";
 import { hex, mac } from "./secrets.ts";
+import { mustBeSameOrigin, parseSession, type Session, sessionCookie } from "./sessions.ts";
 import { type AccessToken, verifyToken } from "./tokens.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 type InApp = { app: Id<"app">; sandbox: Id<"sandbox"> | None; beside: Bytes | null };
-/** A credential that could be one. A token: a person of an org. A key: the developer, in production or in one sandbox. */
-export type Credential = (InApp & { kind: "key"; hash: Bytes }) | (InApp & { kind: "token" } & AccessToken);
+type Browsers = Session & { mac: Bytes; scopes: string[] };
+/**
+ * A credential that could be one. A user: a person of an org, by an access token or by a browser's session. A key: the
+ * developer, in production or in one sandbox.
+ */
+export type Credential = InApp & ({ kind: "key"; hash: Bytes } | ({ kind: "user" } & (AccessToken | Browsers)));
+/** A browser's session. */
+export type BrowserCredential = Extract<Credential, Browsers>;
 
 /** The part of a request that a credential is read from. */
 export type Asked = Pick<Context<Env>, "req" | "env" | "executionCtx">;
@@ -43,14 +50,15 @@ function besideOf(key: ApiKey | null, { app, sandbox }: { app: string; sandbox: 
 
 /**
  * Reads the credential, without any look-up: `Authorization: Bearer` with a token or a secret key, or a key as
- * `x-archastro-api-key` (or `x-api-key`). With both, the Authorization header decides. Null where none was sent.
+ * `x-archastro-api-key` (or `x-api-key`). With both, the Authorization header decides. A cookie counts where neither was
+ * sent, and only for what our own pages ask. Null where nothing was sent.
  */
 export async function readCredential(c: Asked): Promise<Credential | null> {
   const authorization = c.req.header("Authorization");
   const apiKey = readApiKey(c);
   const key = apiKey === undefined ? undefined : await parseKey(apiKey);
   if (authorization === undefined) {
-    if (key === undefined) return null;
+    if (key === undefined) return readSession(c);
     if (key?.type !== "secret") throw unauthenticated();
     return { kind: "key", ...key, beside: null };
   }
@@ -62,7 +70,38 @@ export async function readCredential(c: Asked): Promise<Credential | null> {
   }
   const token = await verifyToken(c.env, bearer);
   if (!token) throw unauthenticated();
-  return { kind: "token", ...token, beside: key === undefined ? null : besideOf(key, token) };
+  return { kind: "user", ...token, beside: key === undefined ? null : besideOf(key, token) };
+}
+
+/** The session of a browser, whoever made it send the cookie: for a page that only shows. */
+export async function readPageSession(c: Asked): Promise<BrowserCredential | null> {
+  const session = await parseSession(c.env.ROOT_SECRETS, sessionCookie(c) ?? "");
+  return session && { kind: "user", ...session, scopes: [FULL_ACCESS], beside: null };
+}
+
+async function readSession(c: Asked): Promise<Credential | null> {
+  if (sessionCookie(c) === undefined) return null;
+  mustBeSameOrigin(c);
+  const session = await readPageSession(c);
+  if (!session) throw unauthenticated();
+  return session;
+}
+
+/** The door of a credential, by a permission. */
+function enterBy(credential: Credential, permission: Permission): CompiledQuery {
+  const { app, sandbox, beside } = credential;
+  if (credential.kind === "key") {
+    return CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, credential.hash, beside]);
+  }
+  const { org, user } = credential;
+  const roles = rolesWith(permission);
+  return "token" in credential
+    ? CompiledQuery.raw("select app.enter_token($1, $2, $3, $4, $5, $6, $7) as stale", [
+        ...[app, sandbox, org, user, credential.token, roles, beside],
+      ])
+    : CompiledQuery.raw("select app.enter_session($1, $2, $3, $4, $5, $6, $7) as stale", [
+        ...[app, sandbox, org, user, credential.sign_in, roles, credential.mac],
+      ]);
 }
 
 /** The database of a credential: its tenant, and the door that each round trip goes through. */
@@ -72,22 +111,10 @@ export function openDb(
   permission: Permission,
   connection: Connection = connect(c.env.DATABASE_URL, c.env.DATABASE),
 ): TenantDb {
-  const { app, sandbox, beside } = credential;
-  const enter =
-    credential.kind === "key"
-      ? CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, credential.hash, beside])
-      : CompiledQuery.raw("select app.enter_token($1, $2, $3, $4, $5, $6, $7) as stale", [
-          app,
-          sandbox,
-          credential.org,
-          credential.user,
-          credential.token,
-          rolesWith(permission),
-          beside,
-        ]);
+  const { app, sandbox } = credential;
   const door: Door = {
-    ...{ enter, permission, viewer: credential },
-    onStale: () => c.executionCtx.waitUntil(noteUse()),
+    ...{ enter: enterBy(credential, permission), permission, viewer: credential },
+    onEntered: ({ stale }) => stale && c.executionCtx.waitUntil(noteUse()),
     onTold: (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place)),
     onFull: (full) => c.executionCtx.waitUntil(tellFull(open("write", door), full)),
   };
@@ -100,12 +127,24 @@ export function openDb(
     );
   /** `last_used_at`, after the answer has gone out; of a crowd of requests, one writes. */
   const noteUse = async () => {
-    const db = open("write", { ...door, onStale: () => {} });
+    const { onEntered, ...again } = door;
+    const db = open("write", again);
     const stale = sql<boolean>`(last_used_at is null or last_used_at < now() - interval '1 minute')`;
+    const last_used_at = sql<string>`now()`;
+    // A browser's use is what keeps its session alive.
+    const expires_at = sql<string>`least(ends_at, now() + make_interval(secs => idle_s))`;
     const use =
       credential.kind === "key"
-        ? db.updateTable("keys").set({ last_used_at: sql`now()` }).where("hash", "=", credential.hash).where(stale)
-        : db.updateTable("tokens").set({ last_used_at: sql`now()` }).where("id", "=", credential.token).where(stale);
+        ? db.updateTable("keys").set({ last_used_at }).where("hash", "=", credential.hash).where(stale)
+        : "token" in credential
+          ? db.updateTable("tokens").set({ last_used_at }).where("id", "=", credential.token).where(stale)
+          : db
+              .updateTable("token_families")
+              .set({ last_used_at, expires_at })
+              .where("id", "=", credential.sign_in)
+              // What has ended meanwhile stays so.
+              .where("expires_at", ">", sql<string>`now()`)
+              .where(stale);
     // Revoked in between: there is nothing left to note.
     await use.execute().catch((error) => {
       if (!(error instanceof ApiError)) throw error;
@@ -119,13 +158,16 @@ export function toWatch(credential: Credential, permission: Permission): string 
   const { app, sandbox, beside } = credential;
   const place = { app, sandbox, beside: beside && hex(beside) };
   if (credential.kind === "key") return JSON.stringify({ ...place, key_hash: hex(credential.hash) });
-  const { org, user, token } = credential;
-  return JSON.stringify({ ...place, org, usr: user, jti: token, roles: rolesWith(permission) });
+  const { org, user } = credential;
+  const person = { ...place, org, usr: user, roles: rolesWith(permission) };
+  return "token" in credential
+    ? JSON.stringify({ ...person, jti: credential.token })
+    : JSON.stringify({ ...person, family: credential.sign_in, mac: hex(credential.mac) });
 }
 
 /** Refuses a token that may not do this to each of these resources, too: for a request that does what several routes do. */
 export function mustCover(credential: Credential, resources: readonly Resource[], action: "read" | "write"): void {
-  if (credential.kind !== "token") return;
+  if (credential.kind !== "user") return;
   for (const resource of resources) {
     if (!covers(credential.scopes, `${resource}:${action}`)) throw insufficientScope(`${resource}:${action}`);
   }
@@ -143,7 +185,7 @@ export const allow = (permission: Permission) =>
     createMiddleware<Allowed>(async (c, next) => {
       const credential = await readCredential(c);
       if (!credential) throw unauthenticated(false);
-      if (credential.kind === "token" && !covers(credential.scopes, permission)) throw insufficientScope(permission);
+      if (credential.kind === "user" && !covers(credential.scopes, permission)) throw insufficientScope(permission);
       const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
       let trips = 0;
       const db = openDb(c, credential, permission, (...batch) => {
@@ -158,15 +200,12 @@ export const allow = (permission: Permission) =>
       c.set("credential", credential);
       c.set("db", db);
       await next();
-      // A malformed id and a cursor that does not open are seen without the database: the dead don't learn of them.
-      const { error } = c;
-      const unasked = trips === 0 && error instanceof ApiError;
-      if (unasked && (error.status === 404 || error.code === "invalid_cursor")) await db.enter();
+      if (trips === 0) await enterUnasked(db, c.error);
     }),
     {
       security: permission.startsWith("developer:")
         ? [{ secret_key: [] }, { api_key: [] }]
-        : [{ access_token: [] }, { secret_key: [] }, { api_key: [] }],
+        : [{ access_token: [] }, { secret_key: [] }, { api_key: [] }, { session: [] }],
       ...({ "x-permission": permission } as object),
       responses: {
         401: problemResponse("No credential, or one that is wrong, expired or revoked"),
@@ -175,6 +214,11 @@ export const allow = (permission: Permission) =>
     },
   );
 
+/** A malformed id and a cursor that does not open are seen without the database: the dead don't learn of them. */
+async function enterUnasked(db: TenantDb, error: Error | undefined): Promise<void> {
+  if (error instanceof ApiError && (error.status === 404 || error.code === "invalid_cursor")) await db.enter();
+}
+
 /**
  * The database of a credential's place for the end of what it has begun, where the database has let it in before. So it
  * is written down though the credential dies meanwhile.
@@ -182,7 +226,7 @@ export const allow = (permission: Permission) =>
 export const openAfterwards = ({ env }: Asked, credential: Credential): Promise<TenantDb> =>
   openPlace(env, {
     ...{ app_id: credential.app, sandbox_id: credential.sandbox },
-    org_id: credential.kind === "token" ? credential.org : NONE,
+    org_id: credential.kind === "user" ? credential.org : NONE,
   });
 
 /**
@@ -198,7 +242,7 @@ export async function openPlace(
   const tag = await mac(env.ROOT_SECRETS, ["object", app, sandbox, org].join("."), "door");
   const enter = CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, sandbox, org, tag]);
   const onTold = (at: Place) => hold(wakeDispatcher(env, at));
-  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold };
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onTold };
   return new TenantDb(connect(env.DATABASE_URL, env.DATABASE), door, { kind: "org", app, sandbox, org }, "write");
 }
 
@@ -213,7 +257,7 @@ export async function openRefresh(c: Asked, text: string) {
   const apiKey = readApiKey(c);
   const beside = apiKey === undefined ? null : besideOf(await parseKey(apiKey), refresh);
   const enter = CompiledQuery.raw("select app.enter_refresh($1, $2, $3, $4, $5)", [app, sandbox, org, family, beside]);
-  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold: () => {} };
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onTold: () => {} };
   const db = new TenantDb(
     connect(c.env.DATABASE_URL, c.env.DATABASE),
     door,
@@ -228,11 +272,98 @@ export async function openRefresh(c: Asked, text: string) {
  * unknown, a deleted and a malformed one, each of which is looked for.
  */
 export async function openHook(c: Asked, token: string) {
-  const { app, sandbox, org, hash } = await readHookToken(token);
+  const { app, sandbox, org, hash } = await readPlaceToken("whk", token);
   const tag = await mac(c.env.ROOT_SECRETS, ["hook", app, sandbox, org, hex(hash)].join("."), "door");
   const enter = CompiledQuery.raw("select app.enter_hook($1, $2, $3, $4, $5)", [app, sandbox, org, hash, tag]);
   const onTold: Door["onTold"] = (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place));
-  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold };
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onTold };
   const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
   return { db: new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write"), hash };
+}
+
+/**
+ * The door of an org's identity provider, whose credential is a SCIM token as `Authorization: Bearer`. `use` is given the
+ * database, and says what it ended with. 401 for one that is malformed, unknown or deleted, each of which is looked for.
+ */
+export async function openScim(c: Asked, use: (db: TenantDb) => Promise<Error | undefined>): Promise<void> {
+  const authorization = c.req.header("Authorization");
+  if (authorization === undefined) throw unauthenticated(false);
+  const { app, sandbox, org, hash } = await readPlaceToken("scim", authorization.match(/^Bearer +(\S+)$/i)?.[1] ?? "");
+  const tag = await mac(c.env.ROOT_SECRETS, ["scim", app, sandbox, org, hex(hash)].join("."), "door");
+  const enter = CompiledQuery.raw("select app.enter_scim($1, $2, $3, $4, $5) as stale", [app, sandbox, org, hash, tag]);
+  const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
+  let trips = 0;
+  const counted: Connection = (...batch) => {
+    trips++;
+    return connection(...batch);
+  };
+  const open = (mode: "read" | "write", at: Door) =>
+    new TenantDb(counted, at, { kind: "org", app, sandbox, org }, mode);
+  const again: Door = {
+    ...{ enter, permission: "self", viewer: { kind: "object" } },
+    onTold: (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place)),
+  };
+  const used = () =>
+    open("write", again)
+      .updateTable("scim_tokens")
+      .set({ last_used_at: sql<string>`now()` })
+      .where("hash", "=", hash)
+      .execute()
+      .catch((error) => {
+        if (!(error instanceof ApiError)) throw error;
+      });
+  const onEntered: Door["onEntered"] = ({ stale }) => stale && c.executionCtx.waitUntil(used());
+  const db = open(c.req.method === "GET" ? "read" : "write", { ...again, onEntered });
+  const error = await use(db);
+  if (trips === 0) await enterUnasked(db, error);
+}
+
+/**
+ * The door of a secret that works once (data.one_time_secrets): the first round trip through it uses the secret up, and every
+ * other finds nothing. `payload` is, after that trip, what it stands for; null where it was used, expired or never there.
+ */
+export async function openOnce(c: Asked, { kind, prefix }: OneTime, text: string) {
+  const { app, sandbox, org, hash } = await readPlaceToken(prefix, text);
+  const tag = await mac(c.env.ROOT_SECRETS, ["once", app, sandbox, org, kind, hex(hash)].join("."), "door");
+  const enter = CompiledQuery.raw("select app.enter_once($1, $2, $3, $4, $5, $6) as payload", [
+    ...[app, sandbox, org, kind, hash, tag],
+  ]);
+  let payload: Metadata | null = null;
+  const door: Door = {
+    ...{ enter, permission: "self", viewer: { kind: "object" } },
+    onEntered: (row) => {
+      payload = row.payload as Metadata | null;
+    },
+    onTold: (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place)),
+  };
+  const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
+  return { db: new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write"), payload: () => payload };
+}
+
+/**
+ * The door of an org's SSO, for whoever knows its address: a browser on its way to the provider or back, or the provider.
+ * What it tells is believed by its signature, or by what was asked of the browser before. 404 where the org has none.
+ */
+export async function openSso(c: Asked, { app, sandbox, org }: SsoPlace): Promise<TenantDb> {
+  const tag = await mac(c.env.ROOT_SECRETS, ["sso", app, sandbox, org].join("."), "door");
+  const enter = CompiledQuery.raw("select app.enter_sso($1, $2, $3, $4)", [app, sandbox, org, tag]);
+  const onTold: Door["onTold"] = (place) => c.executionCtx.waitUntil(wakeDispatcher(c.env, place));
+  const door: Door = { enter, permission: "self", viewer: { kind: "object" }, onTold };
+  const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
+  return new TenantDb(connection, door, { kind: "org", app, sandbox, org }, "write");
+}
+export type SsoPlace = { app: Id<"app">; sandbox: Id<"sandbox"> | None; org: Id<"org"> };
+
+/** What a secret that works once is for, and the prefix of its text. */
+export type OneTime = { kind: string; prefix: string };
+
+/** A new such secret of a place, to be given out once, and the row that its insert wants; it works for so many seconds. */
+export async function newOneTime(
+  { app, sandbox, org }: { app: Id<"app">; sandbox: Id<"sandbox"> | None; org: Id<"org"> | None },
+  { kind, prefix }: OneTime,
+  { user, payload, seconds }: { user: Id<"user"> | null; payload: Metadata; seconds: number },
+) {
+  const { token, hash } = await newPlaceToken(prefix, { app, sandbox, org });
+  const expires_at = sql<string>`now() + make_interval(secs => ${seconds})`;
+  return { token, row: { kind, hash, user_id: user, payload: JSON.stringify(payload), expires_at } };
 }

@@ -10,6 +10,10 @@ const administered: Held = { owner: "rw", admin: "rw", member: "r", billing: "r"
 const shown: Held = { owner: "rw", admin: "rw", member: "rw", billing: "r", viewer: "r" };
 /** Who may not change an agent has nothing to do with its secrets. */
 const secret: Held = { owner: "rw", admin: "rw", member: "rw", billing: "", viewer: "" };
+/** Who decides whom an org is made of. */
+const governed: Held = { owner: "rw", admin: "rw", member: "", billing: "", viewer: "" };
+/** Who can say who everybody is, is everybody. */
+const owned: Held = { owner: "rw", admin: "", member: "", billing: "", viewer: "" };
 const bills: Held = { owner: "rw", admin: "", member: "", billing: "rw", viewer: "" };
 
 /**
@@ -35,7 +39,7 @@ const holds = {
   health_actions: work,
   installations: work,
   integrations: work,
-  invites: work,
+  invites: governed,
   knowledge: work,
   kv: work,
   messages: work,
@@ -50,6 +54,7 @@ const holds = {
   slack: work,
   solutions: work,
   ssh_keys: work,
+  sso: owned,
   tasks: work,
   teams: kept,
   threads: work,

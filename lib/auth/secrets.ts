@@ -15,13 +15,15 @@ const derived = new Map<string, Promise<CryptoKey[]>>();
 
 /**
  * `door`: what a door of the database takes where it has no credential to look up; it keeps copies of these keys.
+ * `password`: what a stored password is made with beside what the database has, so that who reads rows can guess at none.
  * `once`: what is remembered of a request, whose body may hold a secret short enough to be guessed from a bare hash.
  */
-type Purpose = "refresh" | "door" | "once" | "cursor";
+type Purpose = "refresh" | "door" | "once" | "password" | "cursor";
 const algorithms = {
   refresh: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
-  door: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign"]],
+  door: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   once: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
+  password: [{ name: "HMAC", hash: "SHA-256", length: 256 }, ["sign", "verify"]],
   cursor: [{ name: "AES-GCM", length: 256 }, ["encrypt", "decrypt"]],
 } as const;
 
@@ -64,7 +66,7 @@ export async function verifyMac(
   roots: string,
   text: string,
   tag: Uint8Array<ArrayBuffer>,
-  purpose: "refresh" | "once" = "refresh",
+  purpose: Exclude<Purpose, "cursor"> = "refresh",
 ): Promise<boolean> {
   for (const key of await keysFor(roots, purpose)) {
     if (await crypto.subtle.verify("HMAC", key, tag, utf8.encode(text))) return true;

@@ -28,6 +28,9 @@ export type AccessToken = {
   scopes: string[];
 };
 
+/** What a token says of the sign-in that it came of: its id, when somebody proved who he was, and who, if it was another. */
+export type SignedIn = { sid: string | null; auth_time: number | null; act: string | null };
+
 type Keys = {
   verify: JWTVerifyGetKey;
   public: JWK[];
@@ -59,15 +62,21 @@ export function keysOf(jwks: string): Keys {
   return keys;
 }
 
-/** Signs a token for its row. `iat` and `exp` are seconds since 1970, taken from the row. */
+/** Signs a token for its row. `iat`, `exp` and `auth_time` are seconds since 1970, taken from the row; `act`: RFC 8693 §4.1. */
 export async function signToken(
   env: Pick<Bindings, "JWKS" | "ISSUERS">,
   { app, sandbox, org, user, token, scopes }: AccessToken,
-  { iat, exp }: { iat: number; exp: number },
+  { iat, exp, sid = null, auth_time = null, act = null }: { iat: number; exp: number } & Partial<SignedIn>,
 ): Promise<string> {
   const signing = await keysOf(env.JWKS).signing;
   if (!signing) throw new Error("this Worker has no private signing key");
-  return new SignJWT({ org_id: org, scope: scopes.join(" "), ...(sandbox === NONE ? {} : { sandbox }) })
+  const said = {
+    ...(sandbox !== NONE && { sandbox }),
+    ...(sid !== null && { sid }),
+    ...(auth_time !== null && { auth_time }),
+    ...(act !== null && { act: { sub: act } }),
+  };
+  return new SignJWT({ org_id: org, scope: scopes.join(" "), ...said })
     .setProtectedHeader({ alg: ALGORITHM, typ: TYPE, kid: signing.kid })
     .setIssuer(listOf(env.ISSUERS)[0]!)
     .setAudience(app)

@@ -24,6 +24,7 @@ export const sealedTables = {
   agent_installations: ["app_id", "sandbox_id", "org_id", "agent_id", "id", "kind"],
   inbound_webhooks: ["app_id", "sandbox_id", "org_id", "id"],
   secret_keys: ["app_id", "sandbox_id", "org_id", "id"],
+  sso_connections: ["app_id", "sandbox_id", "org_id", "id"],
   webhook_endpoints: ["app_id", "sandbox_id", "org_id", "id"],
 } as const;
 export type SealedTable = keyof typeof sealedTables;

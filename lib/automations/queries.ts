@@ -52,7 +52,7 @@ export async function invokeAutomation(
   if (!there[0]) throw notFound("config");
   const row = found[0] as (Row<"automations"> & { live: boolean }) | undefined;
   const said = (row?.said ?? {}) as Automation;
-  mayInvoke(said, viewer.kind === "token" ? (there[0].admin ? ["user", "admin"] : ["user"]) : ["app"]);
+  mayInvoke(said, viewer.kind === "user" ? (there[0].admin ? ["user", "admin"] : ["user"]) : ["app"]);
   if (before[0]) return before[0] as RunRow;
   if (row && row.automation_type !== "invoked") {
     throw unprocessable(
@@ -66,7 +66,7 @@ export async function invokeAutomation(
   const id = newId("automation_run");
   const unchanged = automations.where("updated_at", "=", row.updated_at).where(isLive(db));
   const acts =
-    viewer.kind === "token"
+    viewer.kind === "user"
       ? { user_id: viewer.user }
       : { user_id: sql`automations.user_id`, agent_id: sql`automations.agent_id` };
   const behind = withParticipants(db, row, body.participants ?? {});

@@ -80,10 +80,10 @@ export async function addressed(db: TenantDb, name: string, asked: Owner, orOwn 
     await refuse("config", "is no id, and so goes with exactly one of team, user, agent and system");
   }
   const { viewer } = db;
-  const owner = names.length ? asked : viewer.kind === "token" ? { user: viewer.user } : { system: true };
+  const owner = names.length ? asked : viewer.kind === "user" ? { user: viewer.user } : { system: true };
   let configs = ownedBy(db, owner);
   // Each org has its own; without one, the app's are meant.
-  if (owner.system && viewer.kind !== "token" && !asked.org) configs = configs.where("configs.org_id", "=", NONE);
+  if (owner.system && viewer.kind !== "user" && !asked.org) configs = configs.where("configs.org_id", "=", NONE);
   if (!pathShape.test(name)) return configs.where(sql.lit(false));
   return configs
     .where(sql<boolean>`(configs.lookup_key = ${name} or configs.virtual_path = ${name})`)
@@ -141,7 +141,7 @@ function placeOf(db: TenantDb, asked: Owner): Place {
   const [name, other] = namesOf(asked);
   if (other) throw invalid({ field: other, message: `excludes ${name}: a config has one owner` });
   const { agent, org } = asked;
-  const user = (asked.user || (!name && viewer.kind === "token" ? viewer.user : null)) as Id<"user"> | null;
+  const user = (asked.user || (!name && viewer.kind === "user" ? viewer.user : null)) as Id<"user"> | null;
   const within = (rows: unknown) =>
     org ? (rows as Rows<"tenants">).where("org_id", "=", org as Id<"org">) : (rows as Rows<"tenants">);
   const place = { user_id: null, agent_id: null };
@@ -154,7 +154,7 @@ function placeOf(db: TenantDb, asked: Owner): Place {
     const rows = agentNamed(db, agent).where(passes(viewer, "writers"));
     return { ...place, rows: within(rows), field: org ? "org" : "agent", agent_id: sql`agents.id` };
   }
-  const here = viewer.kind === "token" ? viewer.org : NONE;
+  const here = viewer.kind === "user" ? viewer.org : NONE;
   const rows = db.selectFrom("tenants").where("org_id", "=", (org ?? here) as Id<"org">);
   return { ...place, rows, field: "org" };
 }
@@ -183,7 +183,7 @@ export async function mustOwn(db: TenantDb, asked: Owner): Promise<void> {
 export async function secretKeyOf(db: TenantDb, roots: string, org: string | null | undefined): Promise<string> {
   const { viewer, tenant } = db;
   const { rows, field } = placeOf(db, { system: true, org });
-  const id = viewer.kind === "token" ? viewer.org : (org ?? NONE);
+  const id = viewer.kind === "user" ? viewer.org : (org ?? NONE);
   const slot = { table: "secret_keys", app: tenant.app, sandbox: tenant.sandbox, id } as const;
   const fresh = await sealFor(roots, slot, newTextKey());
   const kept = db.selectFrom("secret_keys").where("org_id", "=", id as Id<"org">);
@@ -583,7 +583,7 @@ export async function changeOwner(asked: TenantDb, id: Id<"config">, body: Owner
     throw invalid({ field: others[0] ?? "", message: "name one of team, user, agent and system" });
   if (body.org !== undefined && !body.system) throw invalid({ field: "org", message: "goes with system alone" });
   if (body.team) throw noSuch("team");
-  if (body.org !== undefined && viewer.kind === "token" && body.org !== viewer.org) throw noSuch("org");
+  if (body.org !== undefined && viewer.kind === "user" && body.org !== viewer.org) throw noSuch("org");
   const org = asked.selectFrom("tenants").where("org_id", "=", (body.org ?? NONE) as Id<"org">);
   // First of all: what uses the config would else answer before its new place does.
   const db = body.org

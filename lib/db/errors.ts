@@ -81,6 +81,8 @@ function asForbidden(reason: string, permission: string): ApiError {
     const kept = "This org is suspended. Its records are kept; it works again as soon as it is active.";
     return forbidden("org_suspended", kept);
   }
+  if (reason === "method_disabled") return forbidden(reason, "This app doesn't let people sign in that way.");
+  if (reason === "user_not_allowed") return forbidden(reason, "This app doesn't let this address sign in.");
   const [, kind] = reason.match(/^read_only (\w+)$/) ?? [];
   if (!kind) return insufficientScope(permission);
   const { name } = kinds[kind as Kind];

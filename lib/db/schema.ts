@@ -17,12 +17,12 @@ export type Tenant =
   | { kind: "org"; app: Id<"app">; sandbox: Id<"sandbox"> | None; org: Id<"org"> | None };
 
 /**
- * Who asks: a developer, by a key; a person of an org, by a token; the org's own work, from a Durable Object; or an agent
+ * Who asks: a developer, by a key; a person of an org, by a token or a cookie; the org's own work, from a Durable Object; or an agent
  * in that work, with the user that it works for, where there is one. An automation may work for a user alone, or nobody.
  */
 export type Viewer =
   | { kind: "key" }
-  | { kind: "token"; user: Id<"user">; org: Id<"org"> }
+  | { kind: "user"; user: Id<"user">; org: Id<"org"> }
   | { kind: "object" }
   | { kind: "agent"; agent: Id<"agent"> | null; user: Id<"user"> | null };
 
@@ -40,9 +40,20 @@ export type Owner = {
 
 export const roles = ["owner", "admin", "member", "billing", "viewer"] as const;
 export type Role = (typeof roles)[number];
+/** What a group of a provider's may give: an owner is made by a person. */
+export const groupRoles = ["admin", "member", "billing", "viewer"] as const;
+export type GroupRole = (typeof groupRoles)[number];
+/** Whose word a role is. */
+export type RoleSource = "manual" | "sso" | "scim";
 export const orgStatuses = ["active", "suspended", "trialing"] as const;
 export type OrgStatus = (typeof orgStatuses)[number];
 export type Metadata = Record<string, unknown>;
+
+/** `incomplete` lets nobody in; `enforced` nobody by another way. */
+export const ssoStatuses = ["incomplete", "untested", "active", "enforced"] as const;
+export type SsoStatus = (typeof ssoStatuses)[number];
+/** Which attributes or claims say who somebody is: null tries the usual names. */
+export type SsoMapping = { email: string | null; name: string | null; groups: string | null; subject: string | null };
 
 export const principalTypes = ["everyone", "org_role", "user", "team", "org", "agent"] as const;
 export type AclGrant = { principal_type: (typeof principalTypes)[number]; principal: string | null; actions: string[] };
@@ -194,6 +205,60 @@ export interface Database {
     created_at: Stamp;
     updated_at: Stamp;
     ended_at: ColumnType<string | null, never, string>;
+    deactivated_at: ColumnType<string | null, string | null | undefined, string | null>;
+    role_source: Generated<RoleSource>;
+    scim: JsonOrNull<Record<string, string>>;
+    scim_user_name: GeneratedAlways<string | null>;
+    scim_external_id: GeneratedAlways<string | null>;
+  };
+  org_domains: Owner & {
+    id: Fixed<Id<"org_domain">>;
+    domain: Fixed<string>;
+    challenge: Fixed<string | null>;
+    verified_by: "developer" | "dns" | null;
+    verified_at: string | null;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  org_invitations: Owner & {
+    id: Fixed<Id<"invitation">>;
+    email: Fixed<string>;
+    email_key: GeneratedAlways<string>;
+    role: Fixed<Role>;
+    invited_by: Fixed<Id<"user"> | null>;
+    sent_at: Stamp;
+    expires_at: string;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  user_invites: Owner & {
+    id: Fixed<Id<"user_invite">>;
+    user_id: Fixed<Id<"user">>;
+    hash: Fixed<Uint8Array>;
+    metadata: Json<Metadata>;
+    accepted_by: ColumnType<Id<"user"> | null, never, Id<"user">>;
+    expires_at: Fixed<string>;
+    created_at: Stamp;
+  };
+  scim_tokens: Owner & {
+    id: Fixed<Id<"scim_token">>;
+    hash: Fixed<Uint8Array>;
+    hint: Fixed<string>;
+    last_used_at: ColumnType<string | null, never, string>;
+    created_at: Stamp;
+  };
+  scim_groups: Owner & {
+    id: Fixed<Id<"scim_group">>;
+    display_name: string;
+    name_key: GeneratedAlways<string>;
+    external_id: string | null;
+    role: ColumnType<GroupRole | null, never, GroupRole | null>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  scim_members: Owner & {
+    group_id: Fixed<Id<"scim_group">>;
+    user_id: Fixed<Id<"user">>;
   };
   keys: Owner & {
     id: Fixed<Id<"key">>;
@@ -207,27 +272,101 @@ export interface Database {
     created_at: Stamp;
   };
   token_families: Owner & {
-    id: Fixed<Id<"token_family">>;
+    id: Fixed<Id<"sign_in">>;
     user_id: Fixed<Id<"user">>;
     scopes: Fixed<string[]>;
     access_lifetime_s: Fixed<number>;
     generation: Generated<number>;
-    token_id: Id<"token">;
+    token_id: Id<"token"> | null;
     rotated_at: Stamp;
     expires_at: string;
     revoked_at: ColumnType<string | null, never, string>;
     created_at: Stamp;
+    method: Fixed<string>;
+    carrier: Fixed<"api" | "browser">;
+    auth_time: Fixed<string | null>;
+    actor: Fixed<string | null>;
+    idle_s: Fixed<number>;
+    ends_at: Fixed<string>;
+    last_used_at: ColumnType<string | null, never, string>;
+    user_agent: Fixed<string | null>;
+    details: Json<Metadata>;
   };
   tokens: Owner & {
     id: Fixed<Id<"token">>;
     user_id: Fixed<Id<"user">>;
-    family_id: Fixed<Id<"token_family"> | null>;
+    family_id: Fixed<Id<"sign_in"> | null>;
     name: Fixed<string | null>;
     scopes: Fixed<string[]>;
     created_by_user: Fixed<Id<"user"> | null>;
     last_used_at: ColumnType<string | null, never, string>;
     expires_at: Fixed<string>;
     revoked_at: ColumnType<string | null, never, string>;
+    created_at: Stamp;
+    auth_time: Fixed<string | null>;
+    actor: Fixed<string | null>;
+  };
+  passwords: Owner & {
+    user_id: Fixed<Id<"user">>;
+    salt: Fixed<Uint8Array>;
+    rounds: Fixed<number>;
+    hash: Fixed<Uint8Array>;
+    changed_at: Stamp;
+  };
+  one_time_secrets: Owner & {
+    kind: Fixed<string>;
+    hash: Fixed<Uint8Array>;
+    user_id: Fixed<Id<"user"> | null>;
+    payload: Json<Metadata>;
+    attempts: Generated<number>;
+    used_at: ColumnType<string | null, never, string>;
+    expires_at: string;
+    created_at: Stamp;
+  };
+  oauth_clients: Owner & {
+    id: Fixed<Id<"oauth_client">>;
+    name: string;
+    redirect_uris: string[];
+    scopes: string[];
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  sso_connections: Owner & {
+    id: Fixed<Id<"sso">>;
+    provider: "saml" | "oidc";
+    status: SsoStatus;
+    issuer_url: string | null;
+    entity_id: string | null;
+    sso_url: string | null;
+    slo_url: string | null;
+    certificates: string[];
+    client_id: string | null;
+    sealed: Uint8Array | null;
+    tag: Uint8Array | null;
+    auto_provision: boolean;
+    jit_provisioning: boolean;
+    attribute_mapping: Json<SsoMapping>;
+    role_mapping: Json<{ group: string; role: Role }[]>;
+    default_role: Role;
+    session_max_s: number;
+    allow_idp_initiated: boolean;
+    break_glass: string[];
+    revision: Generated<number>;
+    created_at: Stamp;
+    updated_at: Stamp;
+  };
+  sso_identities: Owner & {
+    id: Fixed<Id<"sso_identity">>;
+    connection_id: Fixed<Id<"sso">>;
+    subject: Fixed<string>;
+    user_id: Fixed<Id<"user">>;
+    created_at: Stamp;
+  };
+  sso_attempts: Owner & {
+    id: Fixed<Id<"sso_attempt">>;
+    connection_id: Fixed<Id<"sso">>;
+    refusal: Fixed<string | null>;
+    subject: Fixed<string | null>;
     created_at: Stamp;
   };
   agents: Owner & {

@@ -43,14 +43,14 @@ const adapter = new PostgresAdapter();
 const NOWHERE = "" as None;
 
 /**
- * The credential's `app.enter_…`, what to call the permission in a refusal, who asks, and what to do when the use has
- * not been noted for a while.
+ * The credential's `app.enter_…`, what to call the permission in a refusal, and who asks.
  */
 export type Door = {
   enter: CompiledQuery;
   permission: string;
   viewer: Viewer;
-  onStale: () => void;
+  /** Told what the door answered, before anything else of the round trip is looked at. */
+  onEntered?: (row: Record<string, unknown>) => void;
   /** Something was told in this place, and somebody listens there. After the commit. */
   onTold: (place: Row<"tenants">) => void;
   /** Something was refused because an org has as many as it may. */
@@ -144,7 +144,7 @@ export class TenantDb {
         if (!lostRace(error)) throw error;
         return this.#connection(all, this.#mode);
       });
-      if ((entered?.rows[0] as { stale?: boolean } | undefined)?.stale) this.#door.onStale();
+      this.#door.onEntered?.((entered?.rows[0] ?? {}) as Record<string, unknown>);
       const asked = results.slice(this.#before.length, this.#before.length + queries.length);
       for (const { rows } of asked) this.#heard(rows[0] as { heard_in?: Id<"org"> | None } | undefined);
       return asked;
@@ -315,7 +315,27 @@ export class TenantDb {
 
   /** A call of a function of the database, which is told the tenant first; `columns` of what it answers. */
   call<O>(
-    name: "mint_token" | "rotate_token" | "family_user" | "number_events" | "webhooks_of",
+    name:
+      | "bring_in"
+      | "end_sign_ins"
+      | "family_user"
+      | "number_events"
+      | "rotate_token"
+      | "set_password"
+      | "sign_in"
+      | "sign_in"
+      | "sign_in_granted"
+      | "decide_device"
+      | "end_sign_ins"
+      | "sign_in"
+      | "end_sign_ins"
+      | "take_sso"
+      | "end_sso"
+      | "note_sso_attempt"
+      | "rotate_token"
+      | "family_user"
+      | "number_events"
+      | "webhooks_of",
     args: unknown[],
     columns = "*",
   ): Statement<O> {
@@ -427,7 +447,7 @@ export class TenantDb {
     shown?: S,
   ): Runs<Row<T> & { [K in keyof S]: S[K] extends Expression<infer V> ? V : never }> {
     const { viewer } = this.#door;
-    const actor = viewer.kind === "token" ? viewer.user : null;
+    const actor = viewer.kind === "user" ? viewer.user : null;
     const place = sql`app_id, sandbox_id, ${toApp ? sql.lit(NONE) : sql`org_id`}`;
     const about = sql`${agent_id ?? null}, ${user_id ?? actor}, ${readers ?? null}`;
     const { state } = kinds[kind.split(".")[0] as Kind] as { state?: "status" | "state" };
@@ -482,7 +502,7 @@ export class TenantDb {
     const there = this.selectFrom("events").where(sql<boolean>`events.id = ${event.id}`);
     const free = above.where(sql<boolean>`not exists (${there.select(sql`1`.as("one"))})`);
     const insert = this.insertUnder(free, "events", {
-      ...{ user_id: viewer.kind === "token" ? viewer.user : null, causes: sql`${[...this.#causes]}::text[]` },
+      ...{ user_id: viewer.kind === "user" ? viewer.user : null, causes: sql`${[...this.#causes]}::text[]` },
       ...event,
       payload: sql`${JSON.stringify(values)}::jsonb || jsonb_strip_nulls(jsonb_build_object(${sql.join(expressions)}))`,
     } as never);

@@ -38,4 +38,11 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-27-health",
   "2026-11-27-inbound-webhooks",
   "2026-11-27-webhooks",
+  "2026-11-28-sign-ins",
+  "2026-11-29-accounts",
+  "2026-11-29-domains",
+  "2026-11-29-invitations",
+  "2026-11-29-oauth",
+  "2026-11-29-scim",
+  "2026-11-30-sso",
 ];

@@ -50,7 +50,7 @@ export async function createSubscription(
   { org, ...values }: CreateSubscription,
 ): Promise<SubscriptionRow> {
   const place = placeOf(db, org);
-  const user_id = db.viewer.kind === "token" ? db.viewer.user : null;
+  const user_id = db.viewer.kind === "user" ? db.viewer.user : null;
   const insert = place.insertUnder(placeRow(place), "event_subscriptions", {
     ...{ id, user_id, ...values },
     event_names: sql<string[]>`${values.event_names}::text[]`,

@@ -92,6 +92,11 @@ const told = {
     v.strictObject({ quota: text, limit: v.number(), agent: some }),
     { quota: "runs_started_per_minute", limit: 600 },
   ),
+  "scim.last_owner_deactivated": event(
+    "SCIM has deactivated the last owner that an org had: nobody in it can make another.",
+    v.strictObject({ user: text }),
+    { user: ids.user },
+  ),
   "thread.created": event("A thread was made.", thread, { thread: ids.thread }),
   "thread.deleted": event("A thread was deleted.", thread, { thread: ids.thread }),
   "thread.member_joined": event("Somebody has joined a thread.", member, { thread: ids.thread, user: ids.user }),
@@ -160,6 +165,7 @@ function ofRow(kind: Kind, happened: string): EventType {
   const isUpdate = isState || happened === "updated";
   const onAgent = ![
     "org",
+    "sso",
     "user",
     "key",
     "token",
@@ -168,6 +174,7 @@ function ofRow(kind: Kind, happened: string): EventType {
     "event_subscription",
     "inbound_webhook",
     "webhook_endpoint",
+    ...["invitation", "oauth_client", "org_domain", "scim", "scim_group", "scim_token", "user_invite"],
   ].includes(kind);
   const at = isState ? happened : known?.[0];
   const more: Record<string, [schema: v.GenericSchema, sample: unknown]> = {
@@ -178,6 +185,7 @@ function ofRow(kind: Kind, happened: string): EventType {
     ...(kind === "automation_run" && { agent: [some, undefined], automation: [some, ids.automation] }),
     ...(state && { [state]: [isState ? v.literal(happened) : text, at ?? "active"] }),
     ...(isUpdate && { fields: [v.optional(v.array(text)), [state && isState ? state : "name"]] }),
+    ...(kind === "scim" && { fields: [v.optional(v.array(text)), happened === "updated" ? ["userName"] : undefined] }),
     ...(kind === "webhook_endpoint" && isUpdate && { reason: [some, happened === "disabled" ? "failing" : undefined] }),
     ...(kind === "key" && { key: [text, sampleId(prefix)], type: [some, undefined] }),
     ...(kind === "token" && { token: [text, sampleId(prefix)] }),

@@ -12,7 +12,7 @@ import type { CreateEvent, EventRow, ListEvents, Numbering } from "./schema.ts";
 
 /** The database of the one place whose events are meant: of the org that a key names or the app's own, else the viewer's. */
 export function placeOf(db: TenantDb, org: Id<"org"> | null | undefined): TenantDb {
-  if (db.viewer.kind === "token" && org && org !== db.viewer.org) throw noSuch("org");
+  if (db.viewer.kind === "user" && org && org !== db.viewer.org) throw noSuch("org");
   return db.viewer.kind === "key" ? db.inOrg(org ?? NONE) : db;
 }
 

@@ -1,5 +1,6 @@
 /** The one object of a tenant that numbers its events and hands them to all who react. */
 import type { Bindings } from "../env.ts";
+import { PACE } from "../motion/pace.ts";
 import { objectOfTenant, type Place } from "../objects/stub.ts";
 
 export interface DispatcherRemote extends Rpc.DurableObjectBranded {
@@ -12,8 +13,6 @@ export interface DispatcherRemote extends Rpc.DurableObjectBranded {
 export const dispatcherOf = ({ DISPATCHER }: Bindings, place: Place) =>
   objectOfTenant(DISPATCHER, place) as unknown as Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded>;
 
-/** Who tells at the same moment wakes once. */
-const CROWD_MS = 5;
 /** Which of all wakes was a place's newest: counted, since a clock that steps back would take each for woken already. */
 const newest = new Map<string, number>();
 let wakes = 0;
@@ -22,7 +21,7 @@ const MOST_PLACES = 1000;
 /** Wakes a place's Dispatcher for what was committed before now. One that can't be woken the sweep wakes. */
 export async function wakeDispatcher(env: Bindings, place: Place): Promise<void> {
   const before = wakes;
-  await scheduler.wait(CROWD_MS);
+  await scheduler.wait(PACE.told);
   const name = [place.app_id, place.sandbox_id, place.org_id].join("/");
   if ((newest.get(name) ?? 0) > before) return;
   if (newest.size >= MOST_PLACES) newest.clear();

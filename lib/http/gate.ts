@@ -111,7 +111,7 @@ export const runs = new Gate({ most: 2 });
 
 /** Whose it counts as: of a token its org, of a secret key its app (or sandbox). */
 export const placeOf = (credential: Credential) =>
-  [credential.app, credential.sandbox, ...(credential.kind === "token" ? [credential.org] : [])].join(" ");
+  [credential.app, credential.sandbox, ...(credential.kind === "user" ? [credential.org] : [])].join(" ");
 
 /**
  * Runs it when it is the credential's turn at the gate. Who would have to wait is first looked up in the database: a

@@ -45,7 +45,7 @@ export const gives = <V extends View>(status: Status, view: V, ...refusals: Refu
   );
 
 /** What the route answers when there is nothing to say: 204, no body. */
-export const givesNothing = (refusal?: 409 | 422) =>
+export const givesNothing = (...refusals: Refusal[]) =>
   withSpec(
     createMiddleware<{ Variables: { answer: () => Response } }>(async (c, next) => {
       c.set("answer", () => c.body(null, 204));
@@ -54,7 +54,7 @@ export const givesNothing = (refusal?: 409 | 422) =>
     {
       responses: {
         204: { description: STATUS_CODES[204]! },
-        ...(refusal ? { [refusal]: problemResponse("The state forbids it") } : {}),
+        ...Object.fromEntries(refusals.map((refusal) => [refusal, problemResponse(reasons[refusal])])),
       },
     },
   );

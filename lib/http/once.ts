@@ -84,7 +84,7 @@ async function readKey(c: Context<Viewed>) {
   const { viewer } = c.var.db;
   const { pathname, search } = new URL(c.req.url);
   const asked = `${c.req.method} ${pathname}${search}\n${await c.req.text()}`;
-  return { subject: viewer.kind === "token" ? viewer.user : "app", key, asked, roots: c.env.ROOT_SECRETS };
+  return { subject: viewer.kind === "user" ? viewer.user : "app", key, asked, roots: c.env.ROOT_SECRETS };
 }
 type Key = NonNullable<Awaited<ReturnType<typeof readKey>>>;
 type Holding<Row> = { written: Row; held?: never } | { held: string };

@@ -20,12 +20,18 @@ const verbs: Record<string, string> = { get: "Get", post: "Create", put: "Set", 
 const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
   access_token: { type: "http", scheme: "bearer", bearerFormat: "JWT", description: "An org user's access token" },
   secret_key: { type: "http", scheme: "bearer", description: "A secret key of the app or of one of its sandboxes" },
+  scim_token: { type: "http", scheme: "bearer", description: "A SCIM token of an org" },
   api_key: {
     type: "apiKey",
     in: "header",
     name: "x-archastro-api-key",
     description: "A secret key; or, beside a token, any key",
   },
+  publishable_key: {
+    ...{ type: "apiKey", in: "header", name: "x-archastro-api-key" },
+    description: "A publishable key: it says of which app",
+  },
+  session: { type: "apiKey", in: "cookie", name: "__Host-agentry", description: "A browser's sign-in, same-origin" },
 };
 
 /**
@@ -157,7 +163,8 @@ function complete(path: string, method: string, operation: OpenAPIV3_1.Operation
   // A body may be the credential.
   if (operation.security.length || operation.requestBody)
     responses[503] ??= problemResponse("The database is out of reach for a moment");
-  const most = operation.requestBody && !operation.security.length ? MAX_CREDENTIAL_BYTES : MAX_BODY_BYTES;
+  const seen = "x-permission" in operation;
+  const most = operation.requestBody && !seen ? MAX_CREDENTIAL_BYTES : MAX_BODY_BYTES;
   responses[413] ??= problemResponse(`The body is over ${most.toLocaleString("en")} bytes`);
   if (operation.requestBody) responses[415] ??= problemResponse("The body is not JSON");
 }

@@ -10,7 +10,7 @@ import { inTurn, searches } from "./gate.ts";
 import { part } from "./spec.ts";
 
 const MAX_DEPTH = 32;
-const MAX_VALUES = 10_000;
+export const MAX_VALUES = 10_000;
 const MAX_FAULTS = 50;
 /** Of a field's name, in a fault: a client may have chosen it. */
 const MAX_NAME = 100;
@@ -67,8 +67,31 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
   return Object.assign(middleware, { [part]: { target, schema } }) as never;
 }
 
+/**
+ * Checks a form of one of our pages: each of its fields a text, said once. It stands in no document: it is for people. 415 for
+ * anything but a form.
+ */
+export function validForm<S extends v.GenericSchema & { entries: Entries }>(
+  schema: S,
+): MiddlewareHandler<object, string, { in: { form: v.InferInput<S> }; out: { form: v.InferOutput<S> } }> {
+  return async (c, next) => {
+    if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(c.req.header("Content-Type") ?? "")) {
+      throw new ApiError(415, "unsupported_media_type", "Send a form, as the page does.");
+    }
+    const fields = [...new URLSearchParams(new TextDecoder().decode(await readBody(c as Context)))];
+    const input = Object.fromEntries(fields);
+    mustBeStorable(input);
+    const { success, output, issues } = v.safeParse(schema, input, { abortPipeEarly: true });
+    if (!success || fields.length > Object.keys(input).length) {
+      throw invalid((issues ?? []).slice(0, MAX_FAULTS).map((issue) => toFieldError(issue, schema)));
+    }
+    c.req.addValidatedData("form", output as object);
+    await next();
+  };
+}
+
 /** The body as JSON. None at all is `{}`: the SDK sends a JSON content type with calls that have no body. */
-async function readJson(c: Context, most: number): Promise<unknown> {
+export async function readJson(c: Context, most: number): Promise<unknown> {
   const type = c.req.header("Content-Type");
   const body = await readBody(c);
   if (body.length === 0) return {};

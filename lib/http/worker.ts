@@ -1,12 +1,17 @@
-import { Hono } from "hono";
+import { type Context, Hono } from "hono";
 import { cors } from "hono/cors";
 import { ApiError, notFound } from "../errors.ts";
 import { announced } from "./body.ts";
 import { toProblem } from "./problem.ts";
 import type { Env } from "./router.ts";
+import { toScimError } from "./scim-error.ts";
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const EXPOSED = ["ETag", "Idempotent-Replayed", "Retry-After", "WWW-Authenticate", "X-Request-Id"];
+
+/** A refusal as whoever asks there expects it: a provider that speaks SCIM, in its own form. */
+const toAnswer = (error: ApiError, c: Context<Env>) =>
+  c.req.path.startsWith("/scim/") ? toScimError(error) : toProblem(error, c.var.requestId);
 
 /**
  * A Worker: the outer app around a group's routers, the same for all. It gives every answer a request id, speaks
@@ -26,6 +31,8 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
     headers.set("X-Request-Id", requestId);
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
     headers.set("X-Content-Type-Options", "nosniff");
+    // A page is for people: no other site's script reads one.
+    if (headers.has("Content-Security-Policy")) return;
     headers.set("Access-Control-Allow-Origin", "*");
     headers.set("Access-Control-Expose-Headers", EXPOSED.join(","));
   });
@@ -56,10 +63,10 @@ export function worker(...routers: Hono<Env>[]): Hono<Env> {
           Allow: allowed.join(", "),
         })
       : notFound("address");
-    return toProblem(error, c.var.requestId);
+    return toAnswer(error, c);
   });
   app.onError((error, c) => {
-    if (error instanceof ApiError) return toProblem(error, c.var.requestId);
+    if (error instanceof ApiError) return toAnswer(error, c);
     console.error(JSON.stringify({ request_id: c.var.requestId, error: String(error), stack: error.stack }));
     return c.body(null, 500);
   });

@@ -1,6 +1,6 @@
 /** The webhooks that others send to, and the receipts of what came. Who may send is in lib/inbound-webhooks/receive.ts. */
 import { sql } from "kysely";
-import { newHookToken } from "../auth/hooks.ts";
+import { newPlaceToken } from "../auth/place-tokens.ts";
 import { openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
 import { NONE } from "../db/schema.ts";
 import { mustHold } from "../db/statements.ts";
@@ -9,7 +9,7 @@ import { type Bindings, listOf } from "../env.ts";
 import { invalid, noSuch, notFound, refused } from "../errors.ts";
 import { placeOf, placeRow } from "../events/log.ts";
 import type { Id } from "../ids.ts";
-import type { CursorPage, Page } from "../paging.ts";
+import type { CursorPage } from "../paging.ts";
 import { MAKES_SECRETS, newSecret } from "./providers.ts";
 import {
   type CreateWebhook,
@@ -36,8 +36,9 @@ const telling = (event: "created" | "updated" | "deleted"): Telling => ({
 
 const named = (db: TenantDb, id: WebhookId) => db.selectFrom("inbound_webhooks").where("inbound_webhooks.id", "=", id);
 
-/** One page, newest first, and how many there are. */
-export const listWebhooks = (db: TenantDb, page: Page) => db.page(db.selectFrom("inbound_webhooks").selectAll(), page);
+/** A page of them, newest first. */
+export const listWebhooks = (db: TenantDb, page: CursorPage) =>
+  db.pageByCursor(db.selectFrom("inbound_webhooks"), page);
 
 export const getWebhook = (db: TenantDb, id: WebhookId): Promise<WebhookRow> =>
   named(db, id)
@@ -85,7 +86,7 @@ export async function createWebhook(
 ): Promise<MadeWebhook> {
   const place = placeOf(db, org);
   const { app, sandbox, ...tenant } = place.tenant;
-  const { token, hash } = await newHookToken({ app, sandbox, org: tenant.kind === "org" ? tenant.org : NONE });
+  const { token, hash } = await newPlaceToken("whk", { app, sandbox, org: tenant.kind === "org" ? tenant.org : NONE });
   const made = body.secret || provider === "url" || MAKES_SECRETS.includes(provider) ? null : newSecret(provider);
   const secret = body.secret || made;
   const sealed = secret ? await seal(db, env.ROOT_SECRETS, id, [secret]) : null;
@@ -163,7 +164,7 @@ export async function rotateSecret(
   const [old] = await secretsOf(env.ROOT_SECRETS, before);
   const moves = old !== undefined || provider === "url";
   const goesOn = overlap_seconds > 0;
-  const { token, hash } = await newHookToken({ app, sandbox, org });
+  const { token, hash } = await newPlaceToken("whk", { app, sandbox, org });
   const sealed = secret ? await seal(db, env.ROOT_SECRETS, id, old && goesOn ? [secret, old] : [secret]) : null;
   const change = db
     .patch("inbound_webhooks", {

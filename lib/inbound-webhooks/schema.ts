@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { type HmacScheme, type Row, real, receiptStatuses, webhookProviders } from "../db/schema.ts";
 import { idOf, nullable, rules, stamp, text } from "../http/valid.ts";
-import { MAX_PAGE_SIZE, pageQuery, positive } from "../paging.ts";
+import { MAX_PAGE_SIZE, positive } from "../paging.ts";
 import { overlap_seconds } from "../webhooks/secrets.ts";
 import { fromBase64 } from "./providers.ts";
 
@@ -80,7 +80,6 @@ export const rotateSecretBody = v.strictObject({
 });
 export type RotateSecret = v.InferOutput<typeof rotateSecretBody>;
 
-export const listWebhooksQuery = v.object(pageQuery);
 const cursor = v.optional(text(500));
 export const listReceiptsQuery = v.object({
   status: v.optional(v.picklist(receiptStatuses)),

@@ -65,8 +65,8 @@ export function openDataDir(): string {
 
 /** The embedded database of a data directory. */
 export async function openEmbedded(dir: string): Promise<Database> {
-  const { openPglite } = await import("./pglite.ts");
-  const database = await openPglite(join(dir, "pg"));
+  const [{ openPglite }, { readSchema }] = await Promise.all([import("./pglite.ts"), import("./schema.ts")]);
+  const database = await openPglite(join(dir, "pg"), readSchema());
   onEnd(() => database.close());
   return database;
 }

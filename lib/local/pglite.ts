@@ -71,26 +71,29 @@ function read(messages: readonly messages.BackendMessage[]): { answers: Answers;
   return { answers, error };
 }
 
-/** A cluster with nothing in it yet, to start from: to make one takes ten times as long as to copy it. */
-async function emptyCluster(): Promise<Blob> {
+/** A cluster of its own that a script has run in, to start from: to make one takes ten times as long as to copy it. */
+async function newCluster(script: string): Promise<Blob> {
   const root = resolve(import.meta.dirname, "../..");
   const version = readFileSync(join(root, "node_modules/@electric-sql/pglite/package.json"), "utf8");
   const made = () =>
     new Promise<Uint8Array>((done, fail) => {
-      new Worker(join(import.meta.dirname, "initdb.ts")).once("message", done).once("error", fail);
+      const maker = new Worker(join(import.meta.dirname, "initdb.ts"), { workerData: script });
+      maker.once("message", done).once("error", fail);
     });
-  return new Blob([zstdDecompressSync(await cached("pglite", [version], made)) as Uint8Array<ArrayBuffer>]);
+  const kept = await cached(script ? "pglite" : "pglite.empty", [version, script], made);
+  return new Blob([zstdDecompressSync(kept) as Uint8Array<ArrayBuffer>]);
 }
 
 /**
- * Opens the embedded Postgres on a data directory, or in memory. It is one session in this process: requests run one
- * after the other, and a slow one holds up all of every tenant. Nothing keeps a second process from the directory; `lockDataDir` does.
+ * Opens the embedded Postgres on a data directory, or in memory. `first` is the script that a new one begins with. It is
+ * one session in this process: requests run one after the other, and a slow one holds up all of every tenant. Nothing
+ * keeps a second process from the directory; `lockDataDir` does.
  */
-export async function openPglite(dataDir?: string): Promise<Database> {
+export async function openPglite(dataDir?: string, first = ""): Promise<Database> {
   const isNew = dataDir === undefined || !existsSync(join(dataDir, "PG_VERSION"));
   const postgres = await PGlite.create({
     ...(dataDir !== undefined && { dataDir }),
-    ...(isNew && { loadDataDir: await emptyCluster() }),
+    ...(isNew && { loadDataDir: await newCluster(first) }),
   });
   let closing: Promise<void> | undefined;
 

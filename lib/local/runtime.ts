@@ -1,15 +1,17 @@
 /** Every Worker of wrangler.toml in Miniflare, as Cloudflare would dispatch them. The only file that knows its API. */
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { Cron } from "croner";
 import type { BuildOptions, BuildResult, PluginBuild } from "esbuild";
-import type { Computers, Models, Telemetry } from "../env.ts";
+import type { Computers, Models, Sso, Telemetry } from "../env.ts";
 import { cached } from "./cache.ts";
 import { serveComputers } from "./computers.ts";
 import { DOCUMENT, type Group, ROOT, readGroups } from "./groups.ts";
+import { openMailbox } from "./mailbox.ts";
 
 // Required and not imported: Node would parse all of it twice, to learn that it is CommonJS.
 const {
@@ -29,6 +31,10 @@ const ASKING_MODELS = ["ai", "objects", "all"];
 const TELLING_SPANS = ["objects", "all"];
 /** Those that ask for computers: as requests want it, and as the sweep finds it undone. */
 const ASKING_COMPUTERS = ["agents", "root", "all"];
+/** Those that send mail. */
+const SENDING_MAIL = ["auth", "developer", "people", "all"];
+/** Those that speak SAML. */
+const SPEAKING_SAML = ["auth", "all"];
 export type RuntimeOptions = {
   port: number;
   /** Each Worker is given those that wrangler.toml requires for it, and ISSUERS. */
@@ -39,8 +45,12 @@ export type RuntimeOptions = {
   telemetry?: Telemetry;
   /** Who makes computers, for the Workers that ask for some. */
   computers?: Computers;
+  /** The keys of the SAML SPs, for the Worker that signs people in. */
+  sso?: Sso;
   /** Where the computers of this machine have their homes; without it there are none. */
   computersDir?: string;
+  /** Where mail is kept, in the place of being sent; without it none is. */
+  mailDir?: string;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
   /** Where Durable Objects keep their storage; nowhere, if absent. */
@@ -100,16 +110,18 @@ const files = () =>
 const lastChange = (): number =>
   Math.max(...[...files(), "package.json"].map((file) => statSync(join(ROOT, file)).mtimeMs));
 
-/** The code of each group's Worker. That of all of them is kept, until a file of ours or a package is another one. */
-async function buildWorkers(groups: [string, Group][], { groups: some, alias }: RuntimeOptions) {
+/** The code of each group's Worker, kept until a file of ours, a package or what takes its place is another one. */
+async function buildWorkers(groups: [string, Group][], { alias = {} }: RuntimeOptions) {
   const options = bundling(groups, alias);
-  const make = async () => codeOf(await (await import("esbuild")).build(options));
-  if (some || alias) return make();
+  const which = JSON.stringify([options, alias]);
   const own = files().filter((file) => file.endsWith(".ts"));
-  const read = [...own, "package-lock.json", DOCUMENT].map((file) => contentOf(resolve(ROOT, file)));
-  const kept = await cached("workers", [JSON.stringify(options), ...own, ...read], async () =>
-    Buffer.from(JSON.stringify([...(await make())])),
-  );
+  const inputs = [...own, "package-lock.json", DOCUMENT, ...Object.values(alias)];
+  const read = inputs.map((file) => contentOf(resolve(ROOT, file)));
+  const name = `workers.${createHash("sha256").update(which).digest("hex").slice(0, 12)}`;
+  const kept = await cached(name, [which, ...inputs, ...read], async () => {
+    const code = codeOf(await (await import("esbuild")).build(options));
+    return Buffer.from(JSON.stringify([...code]));
+  });
   return new Map<string, string>(JSON.parse(Buffer.from(kept).toString()));
 }
 const contentOf = (path: string) => (existsSync(path) ? readFileSync(path, "utf8") : "");
@@ -146,13 +158,16 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
   if (groups.some(([group]) => group === "root" || group === "all")) await makeDocument();
   let code = await buildWorkers(groups, options);
   const computers = options.computersDir === undefined ? null : serveComputers(options.computersDir);
+  const mailbox = options.mailDir === undefined ? null : openMailbox(options.mailDir);
   const workers = () =>
     groups.map(([group, { name, routes, vars, secrets, options: worker }]) => {
       const given = ["ISSUERS", ...secrets.required].map((key) => [key, options.secrets[key as keyof Secrets]]);
       if (ASKING_MODELS.includes(group)) given.push(...Object.entries(options.models ?? {}));
       if (TELLING_SPANS.includes(group)) given.push(...Object.entries(options.telemetry ?? {}));
       if (ASKING_COMPUTERS.includes(group)) given.push(...Object.entries(options.computers ?? {}));
+      if (SPEAKING_SAML.includes(group)) given.push(...Object.entries(options.sso ?? {}));
       if (options.allowLoopback !== undefined) given.push(["ALLOW_LOOPBACK", options.allowLoopback]);
+      given.push(["CLIENT_IP", "127.0.0.1"]);
       return {
         ...worker,
         name,
@@ -163,6 +178,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
           ...(worker.serviceBindings as Reaching["serviceBindings"]),
           ...{ EGRESS: egress(options), ...database(options) },
           ...(computers && ASKING_COMPUTERS.includes(group) && { COMPUTERS: answering(computers) }),
+          ...(mailbox && SENDING_MAIL.includes(group) && { MAILBOX: taking(mailbox) }),
         },
         ...(options.direct && { unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] }),
       };
@@ -245,6 +261,11 @@ const outside = (answer: NonNullable<RuntimeOptions["outbound"]>) => async (aske
 const answering = (computers: ReturnType<typeof serveComputers>) => async (asked: Request) => {
   const { status, body } = await computers.answer(new URL(asked.url).pathname.slice(1), await asked.text());
   return new MiniflareResponse(body, { status });
+};
+
+const taking = (keep: ReturnType<typeof openMailbox>) => async (asked: Request) => {
+  keep(JSON.parse(await asked.text()));
+  return new MiniflareResponse(null, { status: 204 });
 };
 
 /** Rebuilds the Workers when a file of theirs changes, the document among them; what comes together reloads once. */

@@ -11,6 +11,9 @@ const FIRST = MIGRATIONS[0]!;
 
 export type Migration = { name: string; sql: string };
 
+/** What an empty database is given. */
+export const readSchema = () => readFileSync(join(root, "schema.sql"), "utf8");
+
 /** The migrations of a directory, in the order of their names. */
 export const readMigrations = (dir = join(root, "lib/db/migrations")): Migration[] =>
   readdirSync(dir)
@@ -30,7 +33,7 @@ export async function migrate(database: Database, migrations = readMigrations())
   const added: string[] = [];
   let applied = await readApplied(database);
   if (applied.length === 0) {
-    const isOurs = await applyOnce(database, "true", readFileSync(join(root, "schema.sql"), "utf8"));
+    const isOurs = await applyOnce(database, "true", readSchema());
     applied = await readApplied(database);
     if (isOurs) added.push(...applied);
   }

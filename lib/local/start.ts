@@ -16,7 +16,7 @@ import { watchWorkerd } from "./watchdog.ts";
 const API_ROLE = "agentry_api";
 
 /** The kept secrets of this deployment: what it signs and seals with, made on the first start. */
-type Kept = { issuers: string[]; jwks: { keys: JWK[] }; root_secrets: string[] };
+type Kept = { issuers: string[]; jwks: { keys: JWK[] }; root_secrets: string[]; saml_keys?: { keys: JWK[] } };
 
 /** Writes a file for its owner's eyes, whole or not at all: a start that is killed must not lose the keys. */
 function keep(path: string, content: object) {
@@ -42,6 +42,8 @@ async function readSecrets(data: string, base_url: string): Promise<Kept> {
     root_secrets: [randomBytes(32).toString("base64url")],
   };
   kept.issuers = [base_url, ...kept.issuers.filter((issuer) => issuer !== base_url)];
+  // A data directory of before there was SSO has none.
+  kept.saml_keys ??= { keys: [await (await import("./sp-key.ts")).newSpKey()] };
   keep(path, kept);
   return kept;
 }
@@ -117,6 +119,9 @@ async function start() {
   });
   const serving = serveWorkers(data, port, kept, ready);
   const [{ credentials }] = await Promise.all([ready, serving]);
+  const { showMailbox } = await import("./mailbox.ts");
+  const mailbox = await showMailbox(join(data, "mail"));
+  onEnd(() => mailbox.server.close());
 
   console.log(`${JSON.stringify(credentials, null, 2)}
 
@@ -125,6 +130,9 @@ agentry serves on ${base_url} (these are in ${join(data, "credentials.json")}). 
   curl -s ${base_url}/protected/api/v2/developer/apps/${credentials.app_id}/orgs \\
     -H "Authorization: Bearer ${credentials.secret_key}" -H "Content-Type: application/json" \\
     -d '{"name": "Acme", "slug": "acme", "domain": "acme.example"}'
+
+People of an org sign in on ${base_url}/login/${credentials.app_id}
+What is mailed to them is on ${mailbox.url}
 `);
 }
 
@@ -154,7 +162,9 @@ async function serveWorkers(data: string, port: number, kept: Kept, ready: Promi
     models: modelsOf(process.env as Models),
     telemetry: telemetryOf(process.env as Telemetry),
     computers: computersOf(process.env as Computers),
+    sso: { SAML_KEYS: JSON.stringify(kept.saml_keys) },
     computersDir: join(data, "computers"),
+    mailDir: join(data, "mail"),
     ...(process.env.AGENTRY_ALLOW_LOOPBACK === "1" && { allowLoopback: hostOf(process.env.DATABASE_URL) }),
     ...(process.argv.includes("--watch") && {
       onReload: (ms: number) => {

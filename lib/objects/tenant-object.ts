@@ -150,7 +150,6 @@ export abstract class TenantObject extends DurableObject<Bindings> {
       enter: toBeSigned,
       permission: "self",
       viewer: { kind: "object" },
-      onStale: () => {},
       onTold: (place) => this.ctx.waitUntil(wakeDispatcher(this.env, place)),
       onFull: (full) => this.ctx.waitUntil(tellFull(this.db, full)),
     };

@@ -36,6 +36,12 @@ export const getOrg = (db: TenantDb, id: Id<"org">): Promise<OrgRow> =>
     .where("id", "=", id)
     .executeTakeFirstOrThrow(() => notFound("org"));
 
+/** This database behind a look whether the org is there: 404 where it isn't, or is nobody's that the viewer may know of. */
+export const behindOrg = (db: TenantDb, id: Id<"org">): TenantDb =>
+  db.behind(
+    sql`select app.must_reach('org', (${db.selectFrom("orgs").where("orgs.id", "=", id).select(sql`true`.as("may"))}))`,
+  );
+
 /** The org that a user is in: none or one. 404 where the user isn't there. */
 export async function listOrgsOf(db: TenantDb, user: Id<"user">): Promise<OrgRow[]> {
   const users = db.selectFrom("users").select("org_id").where("id", "=", user);

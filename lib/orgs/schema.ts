@@ -13,7 +13,7 @@ export const slug = v.pipe(
 );
 
 /** A host name (RFC 1123), kept in lower case. */
-const domain = v.pipe(
+export const domain = v.pipe(
   v.string(),
   v.maxLength(253),
   v.regex(

@@ -135,7 +135,7 @@ export async function invokeRoutine(
   { idempotency_key, message, session_key, participants, metadata, ...body }: Invoke,
 ): Promise<RunRow> {
   const routine = reachChild(db, "agent_routine", named(db, name), "read");
-  const user = db.viewer.kind === "token" ? db.viewer.user : (body.user ?? null);
+  const user = db.viewer.kind === "user" ? db.viewer.user : (body.user ?? null);
   const refusal = refusalOf(user, session_key);
   const runs = db.selectFrom("agent_routine_runs");
   const spent = idempotency_key
@@ -211,7 +211,7 @@ export async function retryRun<I extends RunId>(db: TenantDb, of: I, id: I): Pro
     .where(isLive(db));
   const able = child.rows.where(sql<boolean>`(exists (${routine.select(one)}) or exists (${automation.select(one)}))`);
   const own = (column: string) => sql.ref(`agent_routine_runs.${column}`) as never;
-  const user = db.viewer.kind === "token" ? db.viewer.user : null;
+  const user = db.viewer.kind === "user" ? db.viewer.user : null;
   const isOwn = sql`(${user}::text is not null and (automation_id is null or event_name = ${AUTOMATION_INVOKED}))`;
   const run = child.db.insertUnder(able, "agent_routine_runs", {
     ...{ id, routine_id: own("routine_id"), automation_id: own("automation_id"), event_name: own("event_name") },

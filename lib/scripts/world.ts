@@ -42,7 +42,7 @@ export async function identify(
   { run_as_user, run_as_agent }: RunAs,
 ): Promise<Identity> {
   const { app } = viewer;
-  const own = viewer.kind === "token" ? { org: viewer.org, user: viewer.user } : { org: null, user: null };
+  const own = viewer.kind === "user" ? { org: viewer.org, user: viewer.user } : { org: null, user: null };
   const itself: Identity = { viewer: { app, ...own, agent: null }, seen: (db) => db };
   try {
     if (run_as_agent) {
@@ -50,14 +50,14 @@ export async function identify(
       return { ...itself, viewer: { ...itself.viewer, agent: agent.id } };
     }
     if (!run_as_user || run_as_user === own.user || (run_as_user === "me" && own.user)) return itself;
-    if (viewer.kind === "token" || !isId("user", run_as_user)) throw noSuch("run_as_user");
+    if (viewer.kind === "user" || !isId("user", run_as_user)) throw noSuch("run_as_user");
     const user = await getUser(open("users:read"), run_as_user);
     const org = user.org_id;
     const seen: Identity["seen"] = (db, permission) =>
       db
         .inOrg(org)
         .behind(sql`select app.act_as(${user.id}, ${rolesWith(permission)})`)
-        .as({ kind: "token", user: user.id, org: org as Id<"org"> });
+        .as({ kind: "user", user: user.id, org: org as Id<"org"> });
     if (org !== NONE) await seen(open("self"), "self").enter();
     return { viewer: { app, org: org === NONE ? null : org, user: user.id, agent: null }, seen };
   } catch (error) {
@@ -69,7 +69,7 @@ export async function identify(
 const noSuch = (field: string) => invalid({ field, message: "there is no such identity that you may run a script as" });
 
 function permitted(viewer: Credential, open: Opens, permission: Permission): TenantDb {
-  if (viewer.kind === "token" && !covers(viewer.scopes, permission)) throw insufficientScope(permission);
+  if (viewer.kind === "user" && !covers(viewer.scopes, permission)) throw insufficientScope(permission);
   return open(permission);
 }
 

@@ -31,7 +31,7 @@ export function createSession(
   id: Id<"agent_session">,
   { agent, user, result_schema, metadata, ...session }: CreateSession,
 ): Promise<SessionRow> {
-  if (user && db.viewer.kind === "token" && db.viewer.user !== user) throw noSuch("user");
+  if (user && db.viewer.kind === "user" && db.viewer.user !== user) throw noSuch("user");
   return createChild(user ? withUser(db, user) : db, "agent_session", agent, id, {
     ...session,
     team: undefined,

@@ -5,7 +5,7 @@ import type { Refused, Sender } from "./remote.ts";
 
 /** Who speaks: a person, or the app with its secret key. */
 export const senderOf = (credential: Credential): Sender =>
-  credential.kind === "token" ? { type: "user", id: credential.user } : { type: "app", id: null };
+  credential.kind === "user" ? { type: "user", id: credential.user } : { type: "app", id: null };
 
 /** What the object answers. 503 where it is out of reach. */
 export const reached = <T>(answer: Promise<T>): Promise<T> =>

@@ -2,7 +2,7 @@ import { makeRefreshToken } from "../auth/refresh.ts";
 import { signToken } from "../auth/tokens.ts";
 import type { Bindings } from "../env.ts";
 import type { Id } from "../ids.ts";
-import { lifetime, type TokenRow } from "./schema.ts";
+import { lifetime, signedIn, type TokenRow } from "./schema.ts";
 
 /**
  * Signs a token for its row, with the refresh token of its family's generation where it has one. The same row gives
@@ -14,7 +14,7 @@ export async function issue(env: Bindings, row: TokenRow, generation: number | n
   const access_token = await signToken(
     env,
     { ...place, user: row.user_id, token: row.id, scopes: row.scopes },
-    { iat, exp },
+    { iat, exp, ...signedIn(row) },
   );
   const family = row.family_id;
   const refresh_token =

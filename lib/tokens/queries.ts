@@ -5,11 +5,10 @@ import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, notFound, refused } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
+import { signingIn } from "../sign-ins/queries.ts";
 import type { NamedUserRow } from "../users/schema.ts";
 import { DAY_S, type MintToken, type PersonalToken, type TokenRow } from "./schema.ts";
 
-/** How long a sign-in can be kept up by refreshing: 30 days from the last time, or the token's own life. */
-const REFRESH_LIFETIME_S = 30 * DAY_S;
 /** How long after a rotation the previous refresh token is answered with the same successor. */
 const GRACE_S = 30;
 const MAX_PERSONAL_TOKENS = 50;
@@ -41,10 +40,12 @@ export async function mintToken(
   id: Id<"token">,
   { scopes, expires_in }: MintToken,
 ): Promise<MintedToken> {
-  const ids = [user, id, newId("token_family"), newId("activity_feed_entry")];
-  const granted = JSON.stringify(grants(scopes));
   const { made } = await db.batch({
-    made: db.call<TokenRow>("mint_token", [...ids, granted, expires_in, REFRESH_LIFETIME_S]),
+    made: signingIn(
+      db,
+      { user, token: id, sign_in: newId("sign_in") },
+      { method: "token", carrier: "api", scopes, expires_in },
+    ),
   });
   const [row] = made;
   if (row) return { token: row, generation: row.family_id === null ? null : 0 };
@@ -52,14 +53,17 @@ export async function mintToken(
   const found = await db
     .selectFrom("users")
     .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
-    .select(["users.role", "org.status"])
+    .select(["users.role", "users.deactivated_at", "org.status"])
     .where("users.id", "=", user)
     .executeTakeFirst();
   throw notMinted(found);
 }
 
-function notMinted(user: { role: Role | null; status: string | null } | undefined): ApiError {
+function notMinted(
+  user: { role: Role | null; status: string | null; deactivated_at?: string | null } | undefined,
+): ApiError {
   if (!user) return notFound("user");
+  if (user.deactivated_at) return refused("user_deactivated", "The user is deactivated. Make it active first.");
   if (!user.role) return invalid({ field: "user_id", message: "has no org: a token is minted for an org's user" });
   if (user.status === "suspended")
     return refused("org_suspended", "The user's org is suspended. Make it active first.");
@@ -148,7 +152,7 @@ export async function createPersonalToken(
     family_id: null,
     name,
     scopes: granted,
-    created_by_user: db.viewer.kind === "token" ? db.viewer.user : null,
+    created_by_user: db.viewer.kind === "user" ? db.viewer.user : null,
     expires_at: inSeconds(expires_in_days * DAY_S),
   });
   const { held, made, room } = await db.batch({
@@ -190,9 +194,15 @@ export type Rotated = MintedToken & { user: NamedUserRow };
  * Rotates a refresh token: the newest one makes a new pair, and once more within 30 s the same. Null for any older one,
  * which ends the sign-in.
  */
-export async function rotate(db: TenantDb, family: Id<"token_family">, generation: number): Promise<Rotated | null> {
+export async function rotate(db: TenantDb, family: Id<"sign_in">, generation: number): Promise<Rotated | null> {
   const { token, user } = await db.batch({
-    token: db.call<TokenRow>("rotate_token", [family, generation, newId("token"), REFRESH_LIFETIME_S, GRACE_S]),
+    token: db.call<TokenRow>("rotate_token", [
+      family,
+      generation,
+      newId("token"),
+      newId("activity_feed_entry"),
+      GRACE_S,
+    ]),
     user: db.call<NamedUserRow>("family_user", [family], "(person).*, org_name, org_slug"),
   });
   if (!token[0] || !user[0]) return null;

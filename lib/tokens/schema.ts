@@ -99,6 +99,11 @@ export function lifetime({ created_at, expires_at }: TokenRow) {
   return { iat, exp: iat + expires_in, expires_in };
 }
 
+/** What the token's claims say of its sign-in. */
+export const signedIn = ({ family_id, auth_time, actor }: TokenRow) => ({
+  ...{ sid: family_id, auth_time: auth_time === null ? null : seconds(auth_time), act: actor },
+});
+
 /** What every sign-in and refresh answers. */
 export const authTokens = v.strictObject({
   token: v.string(),

@@ -83,7 +83,7 @@ const lockOrg = (db: TenantDb, id: Id<"user">) =>
 /** Whether the org would keep an owner without the row that is being changed. */
 const keepsOwner = (db: TenantDb): RawBuilder<boolean> =>
   sql`(role is distinct from 'owner' or exists (select from (${db.selectFrom("users").selectAll()}) other
-        where other.org_id = users.org_id and other.role = 'owner' and other.id <> users.id))`;
+        where other.org_id = users.org_id and other.role = 'owner' and other.deactivated_at is null and other.id <> users.id))`;
 
 const lastOwner = () =>
   refused("last_owner", "This is the org's last owner. Make another user an owner first, then do this again.");
@@ -94,7 +94,9 @@ export async function updateUser(
   id: Id<"user">,
   { org, metadata, ...values }: UpdateUser,
 ): Promise<NamedUserRow> {
-  let change = db.patch("users", { ...values, metadata: metadata && JSON.stringify(metadata) }).where("id", "=", id);
+  // A role that a person is given here is no provider's word any more.
+  const said = { ...values, ...(values.role && { role_source: "manual" as const }) };
+  let change = db.patch("users", { ...said, metadata: metadata && JSON.stringify(metadata) }).where("id", "=", id);
   if (org !== undefined) change = change.where("org_id", "=", org ?? NONE);
   if (values.role) change = change.where("org_id", "!=", NONE);
   if (values.role && values.role !== "owner") change = change.where(keepsOwner(db));

@@ -3,7 +3,7 @@ import { type Role, type Row, real, roles } from "../db/schema.ts";
 import { idOf, metadata, notYet, nullable, text } from "../http/valid.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
-const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
+export const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
 const name = text(200);
 const role = v.picklist(roles);
 export const createUserBody = v.strictObject({

@@ -13,7 +13,7 @@ import { TenantObject } from "../objects/tenant-object.ts";
 import { quotasOf } from "../quotas.ts";
 import { secretsOf, updateEndpoint } from "./queries.ts";
 import type { Again, WebhookRemote } from "./remote.ts";
-import { failingStage, LAST_STAGE, lanesOf, MOST_AT_ONCE, nextAttempt } from "./rules.ts";
+import { failingStage, LAST_STAGE, lanesOf, MOST_AT_ONCE, NEXT, nextAttempt } from "./rules.ts";
 import type { DeliveryRow, EndpointRow } from "./schema.ts";
 import { LEASE_MS, send } from "./send.ts";
 
@@ -201,14 +201,9 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     }
   }
 
-  /** What is to be tried next, and when: of a strict one, of each place the first that isn't over. */
+  /** What is to be tried next, and when. */
   #first(): Kept | undefined {
-    const { strict } = this.#facts;
-    const pending = strict
-      ? `select d.* from places p join deliveries d on d.id = (select h.id from deliveries h
-          where h.org = p.org and h.status = 'pending' order by h.sequence limit 1) order by d.at, d.sequence limit 1`
-      : "select * from deliveries where status = 'pending' order by at, sequence limit 1";
-    return this.#rows<Kept>(pending)[0];
+    return this.#rows<Kept>(NEXT[this.#facts.strict ? "strict" : "none"])[0];
   }
 
   /** The row as it is now. Null: it is gone, and so is this object, or the org is suspended. */

@@ -32,6 +32,13 @@ export function putOffOf(header: string | null, now: number): number {
 export const isNamed = (event_names: readonly string[], name: string): boolean =>
   event_names.some((one) => (one.endsWith("*") ? name.startsWith(one.slice(0, -1)) : one === name));
 
+/** Finds what is to be tried next, in the store of an endpoint: of a strict one, of each place the first that isn't over. */
+export const NEXT = {
+  none: "select * from deliveries where status = 'pending' order by at, sequence limit 1",
+  strict: `select d.* from places p join deliveries d on d.id = (select h.id from deliveries h
+    where h.org = p.org and h.status = 'pending' order by h.sequence limit 1) order by d.at, d.sequence limit 1`,
+};
+
 /** Attempts at once of an endpoint: Workers have six connections. Of an org's it is its share of what the org may have. */
 export const MOST_AT_ONCE = 6;
 export const lanesOf = (endpoints: number, at_once: number): number =>

@@ -79,6 +79,22 @@ describe("what is under way", () => {
     ]);
   });
 
+  it("is a routine's run, too: stuck it turns the score, and is named in the feed alone", async () => {
+    const { owner, at, health, feed, breaks } = await start();
+    const routine = { name: "r", handler_type: "script", script: "1", event_type: "agentroutine.invoked" };
+    const { id } = await must(owner("POST", `${at}/agent_routines`, { ...routine, status: "active" }), 200);
+    const mend = await breaks();
+    const run = await must(owner("POST", `/api/v1/agent_routines/${id}/invoke`, { message: "Go." }), 200);
+    await expect
+      .poll(async () => (await health()).activity.stuck, poll)
+      .toEqual([{ id: null, since: expect.any(String) }]);
+    expect(await health()).toMatchObject({ score: 60, status: "critical" });
+    await expect.poll(feed, poll).toEqual([{ level: "error", correlation_id: run.id }]);
+    await mend();
+    await expect.poll(async () => (await health()).score, poll).toBe(90);
+    expect((await health()).recent.runs).toEqual({ total: 1, failed: 0 });
+  });
+
   it("may be paused with its org, and is then not stuck", async () => {
     const { health, breaks, aSession, asDeveloper, acme, app } = await start();
     const mend = await breaks();

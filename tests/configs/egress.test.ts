@@ -61,6 +61,20 @@ describe("a script", () => {
     for (const url of here) expect([url, (await fetch(url)).status]).toEqual([url, 200]);
   });
 
+  it("nor does an attempt of a webhook endpoint: what its name leads to is judged as it is sent", async () => {
+    const attempt = async (system: System, host: string) => {
+      const call = caller(bearer(secret_key), bases[system]);
+      const url = `http://${host}:${port}/hook`;
+      const { id } = await must(call("POST", "/api/v1/webhook_endpoints", { url, event_names: ["custom.none"] }), 201);
+      return (await must(call("POST", `/api/v1/webhook_endpoints/${id}/test`), 200)).status;
+    };
+    for (const host of ["127.0.0.1", "localhost", hostname()]) {
+      expect([host, await attempt("guardless", host)]).toEqual([host, null]);
+    }
+    expect(asked).toEqual([]);
+    expect(await attempt("opened", "127.0.0.1")).toBe(200);
+  });
+
   it("reaches this machine where that is opened: by http, and nothing else that is inside", async () => {
     for (const host of ["127.0.0.1", "localhost"]) {
       expect([host, ...(await run("opened", `http://${host}:${port}/`))]).toEqual([host, true, null]);

@@ -30,7 +30,7 @@ describe("POST …/users/:user_id/tokens", () => {
     const { app, acme, user, tokens, asDeveloper } = await aMember({ name: "Ada Lovelace" });
     const made = await must(asDeveloper("POST", tokens, { scopes: ["agents:*"], expires_in: 120 }), 201);
     expect(decodeProtectedHeader(made.access_token)).toMatchObject({ alg: "ES256", typ: "at+jwt" });
-    const { iat, exp, ...claims } = decodeJwt(made.access_token);
+    const { iat, exp, sid, ...claims } = decodeJwt(made.access_token);
     expect(claims).toEqual({
       iss: "http://agentry.test",
       aud: app,
@@ -40,6 +40,7 @@ describe("POST …/users/:user_id/tokens", () => {
       scope: "agents:read agents:write",
     });
     expect(exp! - iat!).toBe(120);
+    expect(sid).toMatch(/^saf_/);
   });
 
   it("opens what its scopes name, and nothing else", async () => {

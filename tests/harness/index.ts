@@ -16,7 +16,8 @@ export function caller(credential: Record<string, string> = {}, base = system.ba
   return async (method, path, body, headers = {}) => {
     const response = await fetch(base + path, {
       method,
-      headers: { "Content-Type": "application/json", ...credential, ...headers },
+      // Miniflare would compress each answer.
+      headers: { "Content-Type": "application/json", "Accept-Encoding": "identity", ...credential, ...headers },
       ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
     });
     const text = await textOf(response);

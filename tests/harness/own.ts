@@ -4,15 +4,18 @@ import { exportJWK, generateKeyPair } from "jose";
 import { createApp } from "../../lib/local/apps.ts";
 import { keepDoorKeys } from "../../lib/local/door-keys.ts";
 import { type Database, serveNeon } from "../../lib/local/neon.ts";
-import { openPglite } from "../../lib/local/pglite.ts";
 import { type Runtime, type RuntimeOptions, startRuntime } from "../../lib/local/runtime.ts";
-import { migrate } from "../../lib/local/schema.ts";
+import { newSpKey } from "../../lib/local/sp-key.ts";
+import { openDatabase } from "./database.ts";
 
 /** A signing key of this run. */
 export async function newSigningKey(kid: string) {
   const { privateKey } = await generateKeyPair("ES256", { extractable: true });
   return { ...(await exportJWK(privateKey)), kid };
 }
+
+/** The key of the SAML SPs of all systems of this process: an RSA key takes long to be made. */
+const samlKeys = newSpKey().then((key) => JSON.stringify({ keys: [key] }));
 
 export const newRoot = () => randomBytes(32).toString("base64url");
 
@@ -38,12 +41,11 @@ const databases = new Map<string, Database>();
 export const databaseOf = (base: string): Database | undefined => databases.get(base);
 
 /**
- * A database of the test's own (embedded, if not said otherwise), whose round trips it can count, and any number of
- * systems over it, each with secrets of its choice.
+ * A database of the test's own, whose round trips it can count, and any number of systems over it, each with secrets of
+ * its choice.
  */
-export async function ownSystem(opening: Promise<Database> = openPglite()) {
+export async function ownSystem(opening: Promise<Database> = openDatabase()) {
   const database = await opening;
-  await migrate(database);
   await database.exec(`do $$ begin
       if not exists (select from pg_roles where rolname = '${BYPASSING}') then
         create role ${BYPASSING} login inherit bypassrls;
@@ -82,6 +84,7 @@ export async function ownSystem(opening: Promise<Database> = openPglite()) {
     const open = keys.map(({ d: _, ...key }) => key);
     const runtime = await startRuntime({
       port: 0,
+      sso: { SAML_KEYS: await samlKeys },
       ...options,
       secrets: {
         ISSUERS: ISSUER,

@@ -4,12 +4,15 @@
  * server lets the tests do what only an operator can: make apps, and look at rows.
  */
 import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import type { Secrets } from "../../lib/local/runtime.ts";
 import { findShown } from "./canary.ts";
-import { openDatabase } from "./database.ts";
+import { createTemplate, openDatabase } from "./database.ts";
 import { ISSUER, newRoot, newSigningKey, type Own, ownSystem, walls } from "./own.ts";
 
 /** What the test files are given. */
@@ -20,6 +23,8 @@ export type System = {
   control: string;
   /** Whether a real PostgreSQL stands behind it, so that races are races. */
   concurrent: boolean;
+  /** Where its mail is kept. */
+  mailDir: string;
   secrets: Pick<Secrets, "ISSUERS" | "JWKS" | "ROOT_SECRETS">;
 };
 declare module "vitest" {
@@ -50,21 +55,28 @@ async function serveControl({ database, newApp }: Own) {
 }
 
 export default async function setup(project: TestProject) {
+  const { DATABASE_URL } = process.env;
+  const template = DATABASE_URL ? await createTemplate(DATABASE_URL) : null;
+  // For the files' own: they inherit what stands here.
+  if (template) process.env.TEMPLATE = template.name;
   const own = await ownSystem(openDatabase());
   const keys = [await newSigningKey("one"), await newSigningKey("two")];
   const root = newRoot();
+  const mailDir = mkdtempSync(join(tmpdir(), "agentry-mail-"));
   const [base, typesOnly] = await Promise.all([
-    own.start(keys, [root]),
+    own.start(keys, [root], { mailDir }),
     own.start(keys, [root], { ...walls["TenantDb's filters alone"], groups: ["root"] }),
   ]);
   const control = await serveControl(own);
-  const concurrent = process.env.DATABASE_URL !== undefined;
+  const concurrent = DATABASE_URL !== undefined;
   const secrets = { ISSUERS: ISSUER, JWKS: JSON.stringify({ keys }), ROOT_SECRETS: root };
-  project.provide("system", { base, typesOnly, control: control.url, concurrent, secrets });
+  project.provide("system", { base, typesOnly, control: control.url, concurrent, mailDir, secrets });
   return async () => {
     control.server.close();
     const shown = await findShown(own.database);
     await own.close();
+    await template?.drop();
+    rmSync(mailDir, { recursive: true });
     if (shown.length) throw new Error(`secrets of the tests stand in the database:\n${shown.join("\n")}`);
   };
 }

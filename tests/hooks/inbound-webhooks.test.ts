@@ -199,6 +199,22 @@ it.runIf(system.concurrent)("rotates once of ten at once", async () => {
   expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(9).fill(409)]);
 });
 
+it("are listed newest first, page by page, each by the cursor of the one before", async () => {
+  const { acme, as } = await anApp();
+  const call = as(acme);
+  const ids: string[] = [];
+  for (let n = 0; n < 5; n++) ids.unshift((await make({}, call)).id);
+  const pages: string[][] = [];
+  for (let query = "?limit=2"; query; ) {
+    const { data, after_cursor, has_more } = await must(call("GET", `${AT}${query}`), 200);
+    pages.push(data.map(({ id }: any) => id));
+    expect(has_more).toBe(after_cursor !== null);
+    query = has_more && `?limit=2&after_cursor=${after_cursor}`;
+  }
+  expect(pages).toEqual([ids.slice(0, 2), ids.slice(2, 4), ids.slice(4)]);
+  expect((await call("GET", `${AT}?after_cursor=x`)).status).toBe(400);
+});
+
 it("is one of fifty of an org, or of as many as `settings.quotas` says", async () => {
   const { app: id, at, acme, as, asDeveloper } = await anApp();
   await must(asDeveloper("PATCH", at, { settings: { quotas: { inbound_webhooks: 2 } } }), 200);

@@ -19,7 +19,9 @@ export async function watch(database: Database): Promise<() => Promise<Change[]>
     create function watch.note() returns trigger language plpgsql security definer set search_path = '' as $$
     declare
       -- When a credential was last used is written after the answer, and is no secret; so is what number an event has.
-      told text[] := array['last_used_at'] || case tg_table_name when 'events' then 'sequence' end;
+      told text[] := array['last_used_at'] || case tg_table_name when 'events' then 'sequence' end
+        -- A browser's use keeps its sign-in alive.
+        || case tg_table_name when 'token_families' then 'expires_at' end;
       was jsonb := to_jsonb(old) - told;
       now jsonb := to_jsonb(new) - told;
     begin

@@ -13,7 +13,7 @@ import {
   type Values,
 } from "./operations.ts";
 import { aToken } from "./places.ts";
-import { faultsOf, leaks, refusalOf, refusalToOwn, short, variantsOf, wire } from "./refusals.ts";
+import { codeOf, faultsOf, leaks, refusalOf, refusalToOwn, short, variantsOf, wire } from "./refusals.ts";
 import { type Credential, marksFor, type Stage, strangersTo, walking } from "./stage.ts";
 
 export function everyId(the: () => Stage) {
@@ -23,10 +23,17 @@ export function everyId(the: () => Stage) {
   });
 }
 
+/**
+ * Those who are refused at a door, whatever stands behind it: each route is asked by all of them as deployed. Doors are
+ * the same with a wall less, and routes each others': one asks, and all of them in turn.
+ */
+const othersOf = (operation: Operation, { others, standing }: Stage) =>
+  others.filter((_, i) => standing === "as deployed" || i === guarded.indexOf(operation) % others.length);
+
 /** Refusals, of the living and of the others. None of them may change a thing. */
 async function refusesWhatIsNotOwn(operation: Operation, stage: Stage) {
-  const { places, live, others, changes } = stage;
-  const asked = [...live, ...others].flatMap((credential) => {
+  const { places, live, changes } = stage;
+  const asked = [...live, ...othersOf(operation, stage)].flatMap((credential) => {
     const marks = marksFor(credential, places);
     return variantsOf(operation, credential, stage)
       .map((variant) => ({ credential, marks, variant, refusal: refusalOf(operation, variant, credential)! }))
@@ -51,7 +58,7 @@ async function refusesWhatIsNotOwn(operation: Operation, stage: Stage) {
     const mayDiffer = variant.way === "own" || variant.way === "empty" || refusal.status === 422;
     const absent = mayDiffer ? wire : (await ask(credential, variant.absent)).wire;
     return [
-      (answer.status !== refusal.status || answer.body.error.code !== refusal.code) &&
+      (answer.status !== refusal.status || codeOf(answer) !== refusal.code) &&
         `${what} wanted ${refusal.status} ${refusal.code}, got ${short(answer)}`,
       wire !== absent && `${what} is not as absent: ${wire} instead of ${absent}`,
       ...leaks(answer, marks).map((leak) => `${what} ${leak}`),

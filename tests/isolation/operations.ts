@@ -17,17 +17,53 @@ export const PUBLIC = [
   "GET /openapi.json",
   "GET /api/v1/status/ping",
   "POST /api/v1/auth/refresh",
+  // Visitors ask, by a publishable key: tests/auth tries others.
+  ...[
+    "login/code",
+    "register/code",
+    "code/verify",
+    "login/link",
+    "register/link",
+    "request/link",
+    "verify/link",
+    "login",
+  ].map((what) => `POST /api/v1/auth/${what}`),
+  "GET /api/v1/auth/allowed_auth_methods",
   // Its credential is its address: tests/hooks/hooks.test.ts tries others.
   "POST /hooks/{token}",
+  // The key that was mailed is the credential: tests/people/invitations.test.ts tries others.
+  "POST /api/v1/invitations/accept",
+  // A SCIM token is another sort of credential: tests/scim/tokens.test.ts tries others, and foreign ids.
+  ...["ServiceProviderConfig", "ResourceTypes", "Schemas"].map((what) => `GET /scim/v2/${what}`),
+  ...["Users", "Groups"].flatMap((kind) => ["GET", "POST"].map((method) => `${method} /scim/v2/${kind}`)),
+  ...["GET", "PUT", "PATCH", "DELETE"].flatMap((method) =>
+    ["Users/{user}", "Groups/{group}"].map((one) => `${method} /scim/v2/${one}`),
+  ),
+  // Their credential is what they are sent: tests/auth/oauth.test.ts and oauth-device.test.ts try others.
+  ...["GET /.well-known/oauth-authorization-server", "GET /oauth/scopes"],
+  ...["POST /oauth/token", "POST /oauth/revoke", "POST /oauth/device/authorize"],
   // By a link that is a credential: what isn't one is a 404, whatever computer it names.
   "GET /api/v1/agent_computers/{computer}/screen",
+  // A browser on its way to a provider and back, who proves who somebody is: tests/sso.
+  "GET /sso/{app}/{sandbox}/{org}/metadata",
+  "GET /sso/{app}/{sandbox}/{org}/start",
+  "POST /sso/{app}/{sandbox}/{org}/acs",
+  "GET /sso/{app}/{sandbox}/{org}/callback",
+  "GET /sso/{app}/{sandbox}/{org}/finish",
+  "GET /sso/{app}/{sandbox}/{org}/slo",
+  "POST /sso/{app}/{sandbox}/{org}/slo",
+  "POST /sso/{app}/{sandbox}/{org}/logout",
 ];
 
 /** Routes that a secret key may ask, but not of a sandbox: 403 once all else is well. */
 export const PRODUCTION_ONLY = ["PATCH /protected/api/v2/developer/apps/{app_id}", "POST /api/v1/sandboxes"];
 
 /** Routes for a person, which no key can be: 403 `no_user`, whatever else the key is. */
-export const PERSON_ONLY = ["GET /api/v1/users/me"];
+export const PERSON_ONLY = [
+  ...["GET /api/v1/users/me", "POST /api/v1/invites/accept"],
+  "GET /oauth/device/authorization",
+  ...["POST /oauth/device/approve", "POST /oauth/device/deny"],
+];
 
 /** What a sandbox's key can do to its own sandbox only once: the walk leaves it standing. */
 export const SPENDS_ITSELF = ["DELETE /api/v1/sandboxes/{sandbox}"];
@@ -43,6 +79,21 @@ export const WITHOUT_PROVIDER = [
 
 /** What a fresh row of the walk is not ready for: the status, by a row that is there. */
 const NOT_READY: Record<string, number> = {
+  // Asked without a key.
+  ...Object.fromEntries(
+    [
+      "login/code",
+      "register/code",
+      "code/verify",
+      "login/link",
+      "register/link",
+      "request/link",
+      "verify/link",
+      "login",
+    ].map((what) => [`POST /api/v1/auth/${what}`, 401]),
+  ),
+  // By a token that was minted, and proves nobody.
+  "PUT /api/v1/users/{user}/password": 403,
   // Its link is all that opens it.
   "GET /api/v1/agent_computers/{computer}/screen": 404,
   "DELETE /api/v1/agent_sessions/{agent_session}": 422,
@@ -54,8 +105,26 @@ const NOT_READY: Record<string, number> = {
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/deny": 409,
   "POST /api/v1/agent_routines/runs/{run}/commands/{command}/resolve": 409,
   "POST /api/v1/event_subscription_deliveries/{delivery}/acknowledge": 409,
+  // What is sent is no credential, and no device waits under the code.
+  "POST /oauth/token": 400,
+  "POST /oauth/device/authorize": 400,
+  "GET /oauth/device/authorization": 400,
+  "POST /oauth/device/approve": 400,
+  "POST /oauth/device/deny": 400,
+  // Of a connection that lacks something, and by nothing that a provider has signed.
+  "GET /sso/{app}/{sandbox}/{org}/start": 400,
+  "POST /sso/{app}/{sandbox}/{org}/acs": 400,
+  "GET /sso/{app}/{sandbox}/{org}/callback": 400,
+  "GET /sso/{app}/{sandbox}/{org}/finish": 400,
+  "GET /sso/{app}/{sandbox}/{org}/slo": 400,
+  "POST /sso/{app}/{sandbox}/{org}/slo": 400,
+  // Without a session's cookie nobody says that a page of ours sent it.
+  "POST /sso/{app}/{sandbox}/{org}/logout": 403,
   // 200 is Slack's challenge alone.
   "POST /hooks/{token}": 202,
+  // It takes the key of a colleague's.
+  "POST /api/v1/invites/accept": 404,
+  "POST /api/v1/invitations/accept": 404,
   "POST /api/v1/webhook_endpoints/{endpoint}/replay": 409,
   "POST /api/v1/webhook_deliveries/{delivery}/replay": 409,
 };
@@ -70,12 +139,20 @@ export const NAMED_WITH_OWNER = [
 /** What a person can't name anybody for: the field is a key's, and a person is always itself. */
 export const ALWAYS_ITSELF = { name: "POST /api/v1/agent_routines/{routine}/invoke", field: "user" };
 
+/** What ends or changes the rows that others are asked with at the same time: it is asked last. */
+export const ENDS_OTHERS = ["DELETE /api/v1/users/{user}/sessions", "PUT /api/v1/orgs/{org_id}/sso"];
+
+/** What is asked of an address besides: ending all one's sign-ins would end the one that walks. */
+const QUERIES: Record<string, string> = { "DELETE /api/v1/users/{user}/sessions": "?keep=current" };
+
 /** Parameters that stand for no row, but for a word of the document's own. */
 const WORDS: Record<string, string> = {
   "kinds/{kind}": "kinds/Skill",
   "event_types/{name}": "event_types/agent.created",
   "events/{name}": "events/schedule.cron",
   "node_types/{node_type}": "node_types/wait",
+  // Production, which has no id.
+  "sso/{app}/{sandbox}": "sso/{app}/-",
 };
 
 /** Values for parameters of addresses, by the parameters' keys. */
@@ -126,6 +203,7 @@ const aConfig = ({ word }: Place) => ({ kind: "Skill", ...aSkill(unique(word)) }
 const aSkill = (word: string) => ({
   ...{ mime_type: "text/markdown", raw_content: `---\nname: ${word}\ndescription: ${word}\n---\n${word}\n` },
 });
+const anOauthClient = ({ word }: Place) => ({ name: word, scopes: ["agents:read"] });
 const anEnvVar = ({ word }: Place) => ({
   ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
 });
@@ -355,15 +433,53 @@ const aHook = async ({ asDeveloper, org, word }: Place) => {
 };
 const RECEIPT = "select id from data.webhook_receipts where webhook_id = $1";
 
+const aSignIn = async (place: Place, user: string): Promise<string> =>
+  found(place, "select family_id as id from data.tokens where id = $1", (await aToken(place, user)).id);
+/** The org of an address, else the place's own. */
+const orgOf = (place: Place, made: Values) => made["orgs/{org}"] ?? place.org;
+/** One that only a provider makes. */
+const aGroup: Maker = {
+  kind: "scim_group",
+  make: async (place, made) => {
+    const id = newId("scim_group");
+    await place.sql(
+      `insert into data.scim_groups (app_id, sandbox_id, org_id, id, display_name)
+        select app_id, sandbox_id, id, $2, $3 from data.orgs where id = $1`,
+      [orgOf(place, made), id, unique(place.word)],
+    );
+    return id;
+  },
+};
+const anEmail = ({ word }: Place) => `${unique(word)}@${word}.example`;
+
+/** The org with a connection that lets nobody in. */
+const withSso = async ({ asDeveloper, at }: Place, org: string): Promise<string> => {
+  const { status, text } = await asDeveloper("PUT", `${at}/orgs/${org}/sso`, { provider: "saml" });
+  // Another maker has just set the same.
+  if (![200, 409].includes(status)) throw new Error(text);
+  return org;
+};
+
 /** What stands behind each parameter. Parents come before their children. */
 export const makers: Record<string, Maker> = {
   "apps/{app_id}": { kind: "app", make: async (place) => place.app },
   "orgs/{org}": {
     kind: "org",
-    make: async (place) => {
+    // A person has one org.
+    make: async (place, _, by) => {
+      if (by) return place.org;
       const slug = unique(place.word);
       return (await post(place.asDeveloper, `${place.at}/orgs`, { name: slug, slug, domain: `${slug}.example` })).id;
     },
+  },
+  "orgs/{id}": {
+    kind: "org",
+    make: async (place) => withSso(place, await makers["orgs/{org}"]!.make(place, {}, null)),
+  },
+  // A person's own.
+  "orgs/{org_id}": {
+    kind: "org",
+    make: async (place, _, by) => withSso(place, by ? place.org : await makers["orgs/{org}"]!.make(place, {}, null)),
   },
   [ONESELF]: { kind: "user", make: async (place, _, by) => by ?? aUser(place) },
   "users/{user_id}": { kind: "user", make: aUser },
@@ -372,6 +488,8 @@ export const makers: Record<string, Maker> = {
     kind: "token",
     make: async (place, made) => (await aToken(place, made["users/{user_id}"]!)).id,
   },
+  "sessions/{session}": { kind: "sign_in", make: (place, made) => aSignIn(place, made[ONESELF]!) },
+  "sessions/{session_id}": { kind: "sign_in", make: (place, made) => aSignIn(place, made["users/{user_id}"]!) },
   "keys/{key}": {
     kind: "key",
     make: async (place) => (await post(place.asDeveloper, `${place.at}/keys`, { type: "publishable" })).id,
@@ -452,11 +570,52 @@ export const makers: Record<string, Maker> = {
     make: async (place, made) =>
       (await deliveriesOf(place, await parent("event_subscriptions/{subscription}", place, made)))[0].delivery_id,
   },
+  "oauth_clients/{client}": {
+    kind: "oauth_client",
+    make: async (place) => (await post(place.asDeveloper, `${place.at}/oauth_clients`, anOauthClient(place))).id,
+  },
+  "sso/{app}": { kind: "app", make: async (place) => place.app },
+  "-/{org}": { kind: "org", make: (place) => withSso(place, place.org) },
   "inbound_webhooks/{webhook}": { kind: "inbound_webhook", make: async (place) => (await aHook(place)).id },
   "webhook_receipts/{receipt}": {
     kind: "webhook_receipt",
     make: async (place) => found(place, RECEIPT, (await aHook(place)).id),
   },
+  "domains/{domain}": {
+    kind: "org_domain",
+    make: async (place, made) => {
+      const body = { domain: `${unique(place.word)}.example`, verified: true };
+      return (await post(place.asDeveloper, `${place.at}/orgs/${orgOf(place, made)}/domains`, body)).id;
+    },
+  },
+  "invitations/{invitation}": {
+    kind: "invitation",
+    make: async (place, made) => {
+      const path = `${place.at}/orgs/${orgOf(place, made)}/invitations`;
+      const { id } = await post(place.asDeveloper, path, { email: `${unique(place.word)}@example.com` });
+      // Long enough ago to be mailed again.
+      await place.sql("update data.org_invitations set sent_at = now() - interval '1 hour' where id = $1", [id]);
+      return id;
+    },
+  },
+  "scim_tokens/{scim_token}": {
+    kind: "scim_token",
+    make: async (place, made) =>
+      (await post(place.asDeveloper, `${place.at}/orgs/${orgOf(place, made)}/scim_tokens`, {})).id,
+  },
+  "scim_groups/{scim_group}": aGroup,
+  "Users/{user}": {
+    kind: "user",
+    make: async (place) => {
+      const email = `${unique(place.word)}@${place.word}.example`;
+      const body = { name: place.word, email, org: place.org };
+      const { id } = await post(place.asDeveloper, `${place.at}/users`, body);
+      const scim = JSON.stringify({ userName: email });
+      await place.sql("update data.users set scim = $2, role_source = 'scim' where id = $1", [id, scim]);
+      return id;
+    },
+  },
+  "Groups/{group}": aGroup,
   "hooks/{token}": { kind: "inbound_webhook", make: async (place) => (await aHook(place)).token },
   "agent_skills/{agent_skill}": {
     kind: "agent_skill",
@@ -493,6 +652,10 @@ const SAME_SECRET = aSecret();
 
 const aChat = ({ word }: Place) => ({ messages: [{ role: "user", content: word }], opts: { model: "scripted/echo" } });
 
+const aConnection = ({ word }: Place) => ({
+  ...{ provider: "oidc", issuer_url: `https://${word}.example`, client_id: word, client_secret: aSecret() },
+});
+
 /** A body for each operation that takes one, such that a row of the place comes of it. */
 export const samples: Record<string, (place: Place) => object> = {
   "PATCH /protected/api/v2/developer/apps/{app_id}": () => ({ name: "An app" }),
@@ -502,15 +665,28 @@ export const samples: Record<string, (place: Place) => object> = {
     return { name: slug, slug, domain: `${slug}.example` };
   },
   "PATCH /protected/api/v2/developer/apps/{app_id}/orgs/{org}": ({ word }) => ({ description: word }),
+  "PUT /protected/api/v2/developer/apps/{app_id}/orgs/{id}/sso": aConnection,
+  "PUT /api/v1/orgs/{org_id}/sso": aConnection,
   "POST /protected/api/v2/developer/apps/{app_id}/users": ({ word, org }) => ({
     email: `${unique(word)}@example.com`,
     org,
   }),
   "PATCH /protected/api/v2/developer/apps/{app_id}/users/{user}": ({ word }) => ({ alias: word }),
   "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/tokens": () => ({}),
+  "POST /protected/api/v2/developer/apps/{app_id}/oauth_clients": anOauthClient,
+  "PATCH /protected/api/v2/developer/apps/{app_id}/oauth_clients/{client}": ({ word }) => ({ name: `${word}, again` }),
+  "POST /oauth/token": () => ({ grant_type: "refresh_token", refresh_token: "x" }),
+  "POST /oauth/revoke": () => ({ token: "x" }),
+  "POST /oauth/device/authorize": () => ({ client: "x" }),
+  "POST /oauth/device/approve": () => ({ user_code: "BCDF-GHJK" }),
+  "POST /oauth/device/deny": () => ({ user_code: "BCDF-GHJK" }),
   "POST /api/v1/sandboxes": () => ({ name: "A sandbox", slug: unique("box") }),
   "POST /api/v1/sandboxes/{sandbox}/keys": () => ({ type: "secret" }),
   "PUT /api/v1/users/{user}/profile": ({ word }) => ({ alias: word }),
+  ...Object.fromEntries(
+    PUBLIC.filter((name) => name.startsWith("POST /api/v1/auth/")).map((name) => [name, () => ({})]),
+  ),
+  "PUT /api/v1/users/{user}/password": () => ({ password: "correct horse battery" }),
   "POST /api/v1/users/{user}/tokens": ({ word }) => ({ name: word, expires_in_days: 7 }),
   "POST /api/v1/agents": ({ word }) => ({ name: word }),
   "PATCH /api/v1/agents/{agent}": ({ word }) => ({ description: word }),
@@ -579,6 +755,22 @@ export const samples: Record<string, (place: Place) => object> = {
   "POST /api/v1/inbound_webhooks": ({ word }) => ({ name: word, provider: "url" }),
   "PATCH /api/v1/inbound_webhooks/{webhook}": ({ word }) => ({ name: `${word}, again` }),
   "POST /api/v1/inbound_webhooks/{webhook}/rotate_secret": () => ({}),
+  ...Object.fromEntries(
+    ["/protected/api/v2/developer/apps/{app_id}/orgs/{org}", "/api/v1/orgs/{org}"].flatMap((at) => [
+      [`POST ${at}/domains`, ({ word }: Place) => ({ domain: `${unique(word)}.example` })],
+      [`POST ${at}/invitations`, (place: Place) => ({ email: anEmail(place) })],
+      [`PATCH ${at}/scim_groups/{scim_group}`, () => ({ role: "viewer" })],
+    ]),
+  ),
+  "POST /api/v1/users/{user}/invites": ({ word }) => ({ invite: { metadata: { about: word } } }),
+  "POST /api/v1/invites/accept": () => ({ key: "nobody's" }),
+  "POST /api/v1/invitations/accept": () => ({ key: "nobody's" }),
+  "POST /scim/v2/Users": (place) => ({ userName: anEmail(place) }),
+  "PUT /scim/v2/Users/{user}": (place) => ({ userName: anEmail(place) }),
+  "PATCH /scim/v2/Users/{user}": () => ({ Operations: [{ op: "replace", path: "active", value: false }] }),
+  "POST /scim/v2/Groups": ({ word }) => ({ displayName: unique(word) }),
+  "PUT /scim/v2/Groups/{group}": ({ word }) => ({ displayName: unique(word) }),
+  "PATCH /scim/v2/Groups/{group}": () => ({ Operations: [{ op: "remove", path: "members" }] }),
   "POST /api/v1/webhook_endpoints": aWebhook,
   "PATCH /api/v1/webhook_endpoints/{endpoint}": () => ({ ordering: "strict" }),
   "POST /api/v1/webhook_endpoints/{endpoint}/rotate_secret": () => ({ overlap_seconds: 0 }),
@@ -621,9 +813,11 @@ export const samples: Record<string, (place: Place) => object> = {
  * session of chats is any word that groups them.
  */
 export const NOT_ROWS = [
+  "client_id",
   "consumer_id",
   "correlation_id",
   "dedupe_key",
+  "entity_id",
   "idempotency_key",
   "is_system_user",
   "key",
@@ -710,9 +904,9 @@ export const operations = await readOperations();
 export const guarded = operations.filter(({ name }) => !PUBLIC.includes(name));
 
 /** The address with these values in the place of its parameters. */
-export function addressOf({ path, parameters }: Operation, values: Values): string {
+export function addressOf({ name, path, parameters }: Operation, values: Values): string {
   let at = 0;
-  return path.replace(/\{\w+\}/g, () => values[parameters[at++]!] ?? "");
+  return path.replace(/\{\w+\}/g, () => values[parameters[at++]!] ?? "") + (QUERIES[name] ?? "");
 }
 
 /** The body that the operation is asked with, where it takes one. */

@@ -38,7 +38,10 @@ export async function aSandbox(asDeveloper: Call, fields: object = {}): Promise<
 }
 
 /** A walk makes more of these than an org has otherwise. */
-const QUOTAS = { computers: 100_000, inbound_webhooks: 100_000, webhook_endpoints: 100_000 };
+const QUOTAS = {
+  ...{ computers: 100_000, inbound_webhooks: 100_000, webhook_endpoints: 100_000, org_domains: 100_000 },
+  ...{ org_invitations: 100_000, scim_groups: 100_000, scim_tokens: 100_000 },
+};
 
 type Partition = { app: string; sandbox: string | null; key: string };
 

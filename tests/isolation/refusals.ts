@@ -132,6 +132,10 @@ const isRefusedBefore = (operation: Operation, credential: Credential) =>
   refusalToOwn(operation, credential)?.code ===
   refusalOf(operation, { way: "foreign", changed: operation.parameters }, credential)?.code;
 
+/** The code of a refusal; OAuth's own form has it by itself. */
+export const codeOf = ({ body: { error } }: Pick<Answer, "body">): string =>
+  typeof error === "string" ? error : error.code;
+
 /** The whole answer, but for the time of day: two that are equal here are equal on the wire. */
 export const wire = ({ status, headers, text }: Answer) =>
   JSON.stringify([status, [...headers].filter(([name]) => name !== "date"), text]);

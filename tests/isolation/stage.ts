@@ -1,6 +1,9 @@
 /** Five places that must never see one another, and everybody who might try. */
-import { resolve } from "node:path";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import type { Kind } from "../../lib/kinds.ts";
+import { aBrowser } from "../harness/browser.ts";
 import { openDatabase } from "../harness/database.ts";
 import { anApp, bearer, type Call, caller, must } from "../harness/index.ts";
 import { newRoot, newSigningKey, ownSystem, type StartOptions, type Walls, walls } from "../harness/own.ts";
@@ -46,7 +49,9 @@ export async function aStage(standing: Walls): Promise<Stage> {
   // What an agent's health writes down by itself would come while others ask.
   const calm = { "pace.ts": resolve(import.meta.dirname, "../harness/calm-pace.ts") };
   const { alias, ...more }: StartOptions = walls[standing];
-  const base = await own.start([signingKey], [newRoot()], { ...more, alias: { ...alias, ...calm } });
+  const root = newRoot();
+  const mailDir = await mkdtemp(join(tmpdir(), "agentry-mail-"));
+  const base = await own.start([signingKey], [root], { ...more, mailDir, alias: { ...alias, ...calm } });
   const changes = await watch(own.database);
   const sql = own.database.query;
   const anotherApp = () => anApp({ base, newApp: own.newApp });
@@ -80,9 +85,12 @@ export async function aStage(standing: Walls): Promise<Stage> {
   const live: Credential[] = [];
   // With a wall less each border is seen from one side.
   const isDeployed = standing === "as deployed";
-  for (const home of isDeployed ? [acme, globex, boxed, elsewhere] : [acme, boxed]) {
+  for (const home of isDeployed ? [acme, globex, elsewhere] : [acme]) {
     live.push(token(`${home.name}'s owner`, home, home.owner, (await aToken(home, home.owner)).access_token));
   }
+  // Of persons one asks from a browser.
+  const { headers } = await aBrowser(sql, root, boxed.owner);
+  live.push(token("boxed's owner", boxed, boxed.owner, "", { call: caller(headers, base) }));
   for (const home of isDeployed ? [acme, boxed, elsewhere] : [acme, boxed])
     live.push(key(`${home.name}'s secret key`, home));
   await Promise.all(places.map(fill));
@@ -112,10 +120,12 @@ export async function aStage(standing: Walls): Promise<Stage> {
   const lost = await aSandbox(one.asDeveloper);
   await must(one.asDeveloper("DELETE", `/api/v1/sandboxes/${lost.id}`), 204);
 
-  const { access_token: powerless } = await aToken(acme, acme.owner, { scopes: ["ssh_keys:read"] });
+  // Another owner: the one who walks ends all other sign-ins of itself.
+  const second = await post(acme.asDeveloper, `${acme.at}/users`, { name: acme.word, org: acme.org, role: "owner" });
+  const { access_token: powerless } = await aToken(acme, second.id, { scopes: ["ssh_keys:read"] });
   const others: Credential[] = [
     { name: "nobody", kind: "nobody", home: acme, user: null, call: caller({}, base), power: "none", refused: atDoor },
-    token("a powerless token", acme, acme.owner, powerless, { power: "none" }),
+    token("a powerless token", acme, second.id, powerless, { power: "none" }),
     token("an expired token", acme, acme.owner, expired, { refused: atDoor }),
     token("a token whose row has expired", acme, acme.owner, aged, { refused: dead }),
     token("a revoked token", acme, acme.owner, revoked, { refused: dead }),
@@ -128,7 +138,11 @@ export async function aStage(standing: Walls): Promise<Stage> {
     key("an expired key", acme, agedKey.full_key, { refused: dead }),
     key("a deleted sandbox's key", { ...acme, sandbox: lost.id }, lost.key, { refused: dead }),
   ];
-  return { base, standing, places, live, others, anApp: anotherApp, changes, close: own.close };
+  const close = async () => {
+    await own.close();
+    await rm(mailDir, { recursive: true });
+  };
+  return { base, standing, places, live, others, anApp: anotherApp, changes, close };
 }
 
 /** Gives the place a row for each parameter. Its org is itself: what else is behind an address lives in it. */

@@ -2,8 +2,9 @@
  * Every operation of the document, as everybody, with every kind of id: foreign is absent to the byte, refusals come
  * in their order, and nobody else's row changes. Walked as deployed, and with each of the two walls taken away in
  * turn: three files, that walk side by side. What is refused before a row is looked at, whatever the id, is the same
- * behind fewer walls: all of its ways are walked as deployed, and one of them for each credential with a wall less, whose
- * walks try no malformed ids either, and see each border between two places from one side.
+ * behind fewer walls: all of its ways are walked as deployed, and one of them for each credential with a wall less (of
+ * those that a door refuses, for one credential), whose walks try no malformed ids either, and see each border between
+ * two places from one side.
  */
 import { afterAll, beforeAll, describe } from "vitest";
 import type { Walls } from "../harness/own.ts";

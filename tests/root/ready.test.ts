@@ -6,9 +6,8 @@ import { createApp } from "../../lib/local/apps.ts";
 import { keepDoorKeys } from "../../lib/local/door-keys.ts";
 import type { Database, NeonServer } from "../../lib/local/neon.ts";
 import { DatabaseError, serveNeon } from "../../lib/local/neon.ts";
-import { openPglite } from "../../lib/local/pglite.ts";
 import { type Runtime, type Secrets, startRuntime } from "../../lib/local/runtime.ts";
-import { migrate } from "../../lib/local/schema.ts";
+import { openEmbedded } from "../harness/database.ts";
 import { bearer, caller } from "../harness/index.ts";
 import { newRoot, newSigningKey } from "../harness/own.ts";
 
@@ -26,8 +25,7 @@ let role = "agentry_api";
 let failing: DatabaseError | null = null;
 
 beforeAll(async () => {
-  database = await openPglite();
-  await migrate(database);
+  database = await openEmbedded();
   // `heir` owns nothing itself: it is a member of the role that does.
   await database.exec(`create role bypassing login bypassrls in role agentry_api;
     create role superuser login superuser nobypassrls;

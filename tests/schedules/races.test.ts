@@ -40,7 +40,7 @@ async function start(fields: Record<string, unknown>) {
   const tag = await mac(own.root, ["object", app, NONE, NONE].join("."), "door");
   const enter = CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, NONE, NONE, tag]);
   const none = () => {};
-  const door = { enter, permission: "self", viewer: { kind: "object" as const }, onStale: none, onTold: none };
+  const door = { enter, permission: "self", viewer: { kind: "object" as const }, onTold: none };
   const db = new TenantDb(connect(own.url), door, { kind: "org", app, sandbox: NONE, org: NONE }, "write");
   const counts = async () => {
     const [found] = await own.database.query<Record<string, number>>(

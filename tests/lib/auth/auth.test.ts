@@ -69,7 +69,7 @@ describe("refresh tokens", () => {
     app: newId("app"),
     sandbox: "-",
     org: newId("org"),
-    family: newId("token_family"),
+    family: newId("sign_in"),
     generation: 3,
   } as const;
   it("are the same for the same generation, and read back", async () => {
@@ -84,7 +84,7 @@ describe("refresh tokens", () => {
       { app: newId("app") },
       { sandbox: newId("sandbox") },
       { org: newId("org") },
-      { family: newId("token_family") },
+      { family: newId("sign_in") },
       { generation: 4 },
     ];
     const texts = new Set([await makeRefreshToken(root, token)]);
@@ -174,11 +174,11 @@ describe("permissions", () => {
   it("print as a table: who holds what", () => {
     const table = Object.fromEntries(roles.map((role) => [role, `${roleScopes[role].length} scopes`]));
     expect(table).toEqual({
-      owner: "88 scopes",
+      owner: "90 scopes",
       admin: "86 scopes",
-      member: "81 scopes",
+      member: "79 scopes",
       billing: "5 scopes",
-      viewer: "42 scopes",
+      viewer: "41 scopes",
     });
     expect(rolesWith("agents:write")).toEqual(["owner", "admin", "member"]);
     expect(rolesWith("billing:write")).toEqual(["owner", "billing"]);

@@ -10,8 +10,7 @@ function aDb() {
   const door: Door = {
     enter: CompiledQuery.raw("select 'entered' as stale"),
     permission: "configs:read",
-    viewer: { kind: "token", user: newId("user"), org: newId("org") },
-    onStale: () => {},
+    viewer: { kind: "user", user: newId("user"), org: newId("org") },
     onTold: () => {},
   };
   const tenant = { kind: "org", app: newId("app"), sandbox: "-", org: newId("org") } as const;

@@ -144,7 +144,7 @@ describe("a row above that isn't the viewer's", () => {
   };
   it("is absent, by the name of its kind", () => {
     expect(raised("AE404", "agent")).toEqual([404, notFound("agent").message]);
-    expect(raised("AE404", "token_family")).toEqual([404, "No such token."]);
+    expect(raised("AE404", "sign_in")).toEqual([404, "No such sign-in."]);
   });
   it("may be read and not changed, which says no permission's name", () => {
     const text = "You may read this agent, but the access list does not let you change it.";

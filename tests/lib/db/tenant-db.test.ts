@@ -11,7 +11,6 @@ const door: Door = {
   enter: CompiledQuery.raw("select 'entered' as stale"),
   permission: "agents:read",
   viewer: { kind: "key" },
-  onStale: () => {},
   onTold: () => {},
 };
 

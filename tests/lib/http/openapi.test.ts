@@ -58,6 +58,28 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     .filter(([name, of]) => name.startsWith("POST ") && !promising(of))
     .flatMap(([name]) => (REPEATS.test(name) ? [] : [name]));
   expect(without).toEqual([
+    // What a key works for once: again, it is a 404 or a 409; and what is mailed once a minute.
+    "POST /protected/api/v2/developer/apps/{app_id}/orgs/{org}/invitations/{invitation}/resend",
+    // It only says where.
+    "POST /protected/api/v2/developer/apps/{app_id}/orgs/{id}/sso/test",
+    // A mail more, or a sign-in more: what is used up works once, and no answer that holds a credential is kept.
+    ...["login/code", "register/code", "login/link", "register/link", "request/link", "verify/link", "login"].map(
+      (what) => `POST /api/v1/auth/${what}`,
+    ),
+    // What comes in works once, or changes nothing a second time.
+    "POST /oauth/token",
+    "POST /oauth/revoke",
+    "POST /oauth/device/authorize",
+    "POST /oauth/device/approve",
+    "POST /oauth/device/deny",
+    // A response is taken once.
+    "POST /sso/{app}/{sandbox}/{org}/acs",
+    "POST /sso/{app}/{sandbox}/{org}/slo",
+    "POST /sso/{app}/{sandbox}/{org}/logout",
+    "POST /api/v1/orgs/{org}/invitations/{invitation}/resend",
+    "POST /api/v1/invites/accept",
+    "POST /api/v1/invitations/accept",
+    "POST /api/v1/orgs/{org_id}/sso/test",
     // A lease's owner is known by its name: what it says again changes nothing.
     "POST /api/v1/agents/{agent}/work_items/claim",
     // Decided once: again, it is a 409.
@@ -99,6 +121,9 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /api/v1/webhook_endpoints/{endpoint}/enable",
     "POST /api/v1/webhook_endpoints/{endpoint}/replay",
     "POST /api/v1/webhook_deliveries/{delivery}/replay",
+    // A provider has a name of its own for each: again, it is a 409.
+    "POST /scim/v2/Users",
+    "POST /scim/v2/Groups",
   ]);
   expect(operations.filter(([name, of]) => !name.startsWith("POST ") && promising(of))).toEqual([]);
   expect(Object.keys(operationOf("POST /api/v1/agents").responses)).toContain("404");

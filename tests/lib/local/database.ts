@@ -1,22 +1,9 @@
-import { randomBytes } from "node:crypto";
 import type { Database } from "../../../lib/local/neon.ts";
 import { openPglite } from "../../../lib/local/pglite.ts";
-import { openPostgres } from "../../../lib/local/postgres.ts";
+import { openOn } from "../../harness/database.ts";
 
 /** An empty database of the test's own: embedded, or on the server of DATABASE_URL. Closing it removes it. */
-export async function anEmptyDatabase(): Promise<Database> {
+export const anEmptyDatabase = (): Promise<Database> => {
   const url = process.env.DATABASE_URL;
-  if (!url) return openPglite();
-  const name = `agentry_test_${randomBytes(6).toString("hex")}`;
-  const server = await openPostgres(url);
-  await server.exec(`create database ${name}`);
-  const own = new URL(url);
-  own.pathname = name;
-  const database = await openPostgres(own.href);
-  const close = async () => {
-    await database.close();
-    await server.exec(`drop database ${name} with (force)`);
-    await server.close();
-  };
-  return { ...database, close };
-}
+  return url ? openOn(url) : openPglite();
+};

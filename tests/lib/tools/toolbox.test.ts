@@ -39,7 +39,7 @@ beforeAll(async () => {
   app = (await own.newApp()).app_id;
   const tag = await mac(own.root, ["object", app, NONE, NONE].join("."), "door");
   const enter = CompiledQuery.raw("select app.enter_object($1, $2, $3, $4)", [app, NONE, NONE, tag]);
-  const door = { enter, permission: "self", viewer: { kind: "object" }, onStale: () => {}, onTold: () => {} } as const;
+  const door = { enter, permission: "self", viewer: { kind: "object" }, onTold: () => {} } as const;
   db = new TenantDb(
     (queries) => connect(own.url)(queries, mode),
     door,

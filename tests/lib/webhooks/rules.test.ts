@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
-import { failingStage, isNamed, lanesOf, nextAttempt, putOffOf } from "../../../lib/webhooks/rules.ts";
+import { failingStage, isNamed, lanesOf, NEXT, nextAttempt, putOffOf } from "../../../lib/webhooks/rules.ts";
 import { newSecret, signatures } from "../../../lib/webhooks/secrets.ts";
+import { aStore } from "../journal/store.ts";
 
 const [SECOND, MINUTE, HOUR] = [1_000, 60_000, 3_600_000];
 
@@ -75,6 +76,47 @@ it("endpoints of an org have six at once each, and together no more than the org
       if (endpoints <= most) expect(lanes * endpoints).toBeLessThanOrEqual(most);
     }),
   );
+});
+
+describe("what is tried next", () => {
+  type Delivery = { id: string; org: string; sequence: number; at: number; status: string };
+  const told = fc.record({
+    ...{ org: fc.constantFrom("a", "b", "c"), at: fc.nat(9) },
+    status: fc.constantFrom("pending", "pending", "pending", "delivered", "dead"),
+  });
+  const outcome = fc.record({ status: fc.constantFrom("pending", "delivered", "dead"), later: fc.nat(20) });
+  /** The store of an endpoint that was told of these, in an order of their own. */
+  const storeOf = (rows: Delivery[]) => {
+    const { sql } = aStore();
+    sql.exec("create table places (org text)");
+    sql.exec("create table deliveries (id text, org text, sequence integer, at integer, status text)");
+    for (const org of new Set(rows.map(({ org }) => org))) sql.exec("insert into places values (?)", org);
+    for (const { id, org, sequence, at, status } of rows)
+      sql.exec("insert into deliveries values (?, ?, ?, ?, ?)", id, org, sequence, at, status);
+    return sql;
+  };
+  const soonest = (rows: Delivery[]) => rows.sort((a, b) => a.at - b.at || a.sequence - b.sequence)[0];
+
+  it.each(["strict", "none"] as const)("is the soonest; in strict order, behind nothing of its org: %s", (ordering) => {
+    fc.assert(
+      fc.property(fc.array(told, { maxLength: 12 }), fc.array(outcome, { maxLength: 30 }), (all, outcomes) => {
+        const rows = all.map((one, i) => ({ ...one, id: String((i * 7) % 13), sequence: i + 1 }));
+        const sql = storeOf(rows.toSorted((a, b) => a.id.localeCompare(b.id)));
+        for (const { status, later } of outcomes) {
+          const waiting = rows.filter((one) => one.status === "pending");
+          const isFree = ({ org, sequence }: Delivery) =>
+            ordering === "none" || !waiting.some((one) => one.org === org && one.sequence < sequence);
+          const next = sql.exec<Delivery>(NEXT[ordering]).toArray()[0];
+          expect(next?.id).toBe(soonest(waiting.filter(isFree))?.id);
+          if (!next) return;
+          // It is tried: it is over, or comes again later.
+          const tried = rows.find(({ id }) => id === next.id)!;
+          Object.assign(tried, { status, at: next.at + later });
+          sql.exec("update deliveries set status = ?, at = ? where id = ?", status, tried.at, next.id);
+        }
+      }),
+    );
+  });
 });
 
 it.each([

@@ -1,0 +1,185 @@
+/** An org's connection to a provider: one an org, named by the org. */
+import { sql } from "kysely";
+import { openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
+import { mustHold } from "../db/statements.ts";
+import type { TenantDb } from "../db/tenant-db.ts";
+import { invalid, notFound, refused } from "../errors.ts";
+import { type Id, newId } from "../ids.ts";
+import { readCertificate } from "./saml/certificate.ts";
+import { type IdpMetadata, readIdpMetadata } from "./saml/metadata.ts";
+import { Refused } from "./saml/refused.ts";
+import { type AttemptRow, missingOf, type PutSso, type SsoRow } from "./schema.ts";
+import { nextStatus } from "./status.ts";
+
+/** The database of an org that an address names: any of a developer's; of a person their own, and every other is absent. */
+const placeOf = (db: TenantDb, org: Id<"org">) => (db.tenant.kind === "org" ? db : db.inOrg(org));
+const connection = (db: TenantDb, org: Id<"org">) => db.selectFrom("sso_connections").where("org_id", "=", org);
+const orgOf = (db: TenantDb, org: Id<"org">) => db.selectFrom("orgs").select("id").where("id", "=", org);
+
+/** An org's connection. 404 where the org isn't there, or has none. */
+export async function getSso(db: TenantDb, org: Id<"org">): Promise<SsoRow> {
+  const place = placeOf(db, org);
+  const { orgs, rows } = await place.batch({ orgs: orgOf(place, org), rows: connection(place, org).selectAll() });
+  if (!rows[0]) throw notFound(orgs.length ? "sso" : "org");
+  return rows[0];
+}
+
+/** A fault of what a field holds, where reading it was refused. */
+const asFault = (field: string) => (error: unknown) => {
+  throw error instanceof Refused ? invalid({ field, message: error.message }) : error;
+};
+
+/** The fields that metadata stands for; what is named beside it counts. */
+async function withMetadata(body: PutSso): Promise<PutSso> {
+  const { metadata_xml, certificate, ...said } = body;
+  const told: IdpMetadata | null = metadata_xml
+    ? await readIdpMetadata(metadata_xml, new Date()).catch(asFault("metadata_xml"))
+    : null;
+  const certificates = said.certificates.length ? said.certificates : certificate ? [certificate] : told?.certificates;
+  await Promise.all((certificates ?? []).map(readCertificate)).catch(asFault("certificates"));
+  return {
+    ...body,
+    entity_id: said.entity_id ?? told?.entity_id ?? null,
+    sso_url: said.sso_url ?? told?.sso_url ?? null,
+    slo_url: said.slo_url ?? told?.slo_url ?? null,
+    // One spelling, so that a key is known again: bare base64.
+    certificates: (certificates ?? []).map((text) => text.replace(/-----(BEGIN|END) CERTIFICATE-----|\s/g, "")),
+  };
+}
+
+/**
+ * Sets an org's connection. Two round trips: what becomes of it hangs on what it was, and where another PUT comes between
+ * the two, this one is a 409. To enforce it ends every sign-in that another method has made, in the statement's batch.
+ */
+export async function putSso(db: TenantDb, roots: string, org: Id<"org">, body: PutSso): Promise<SsoRow> {
+  const place = placeOf(db, org);
+  const said = await withMetadata(body);
+  const { before, orgs } = await place.batch({
+    before: connection(place, org).selectAll(),
+    orgs: orgOf(place, org),
+  });
+  if (!orgs.length) throw notFound("org");
+  const [was = null] = before;
+  const has_secret = said.client_secret === undefined ? was?.sealed != null : said.client_secret !== null;
+  const complete = missingOf({ ...said, has_secret }).length === 0;
+  const next = nextStatus(was, said, { complete, enforced: body.enforced });
+  if ("refused" in next) throw refused(next.refused, WHY[next.refused]);
+  if (next.status === "enforced" && !said.break_glass.length) {
+    throw invalid({ field: "break_glass", message: "must name 1 to 3 owners, who come in if the provider is out" });
+  }
+
+  const id = was?.id ?? newId("sso");
+  const values = {
+    ...{ provider: said.provider, status: next.status, issuer_url: said.issuer_url, entity_id: said.entity_id },
+    ...{ sso_url: said.sso_url, slo_url: said.slo_url, certificates: said.certificates, client_id: said.client_id },
+    ...{ auto_provision: said.auto_provision, jit_provisioning: said.jit_provisioning },
+    attribute_mapping: JSON.stringify(said.attribute_mapping),
+    role_mapping: JSON.stringify(said.role_mapping),
+    ...{ default_role: said.default_role, session_max_s: said.session_max_s },
+    ...{ allow_idp_initiated: said.allow_idp_initiated, break_glass: said.break_glass },
+    ...(await sealing(place, roots, id, org, said.client_secret)),
+  };
+  const behind = place.behind(ownersAlone(place, said.break_glass));
+  const title = sql<string>`'SSO: ' || status`;
+  const change = was
+    ? behind.telling(
+        behind
+          .patch("sso_connections", { ...values, revision: was.revision + 1 })
+          .where("id", "=", id)
+          .where("revision", "=", was.revision),
+        { kind: "sso.updated", title, metadata: { fields: Object.keys(body) } },
+      )
+    : behind.telling(
+        behind.insertUnder(behind.selectFrom("orgs").where("orgs.id", "=", org), "sso_connections", {
+          id,
+          ...values,
+        } as never),
+        { kind: "sso.created", title },
+      );
+  const { row } = await behind.batch({
+    row: change,
+    ...(next.status === "enforced" && { ended: endingOthers(behind, said.break_glass) }),
+  });
+  if (!row[0])
+    throw refused("changed_meanwhile", "Somebody else has just set this connection. Read it, and set it again.");
+  return row[0];
+}
+
+const WHY = {
+  sso_enforced:
+    "This connection is enforced: what would let nobody in, or somebody whom another provider names, needs `enforced: false` first.",
+  sso_untested: "Nobody has signed in by this connection yet. Sign in by its start_url, then enforce it.",
+};
+
+/** What stands in the row of a client secret; nothing where it is not named. */
+async function sealing(db: TenantDb, roots: string, id: Id<"sso">, org: Id<"org">, secret: string | null | undefined) {
+  if (secret === undefined) return {};
+  if (secret === null) return { sealed: null, tag: null };
+  const { app, sandbox } = db.tenant;
+  const sealed = await sealFor(roots, { table: "sso_connections", app, sandbox, id }, secret);
+  return {
+    sealed: sealed.sealed,
+    tag: tagged(
+      sealed,
+      [app, sandbox, org, id].map((part) => sql`${part}::text`),
+    ),
+  };
+}
+
+/** The client secret of a connection; null where it has none. */
+export async function secretOf(roots: string, row: SsoRow): Promise<string | null> {
+  if (!row.sealed || !row.tag) return null;
+  const slot = { table: "sso_connections", app: row.app_id, sandbox: row.sandbox_id, id: row.id } as const;
+  const place = sealedTables.sso_connections.map((column) => row[column]);
+  return openFor(roots, { slot, place, sealed: row.sealed as Uint8Array<ArrayBuffer>, tag: row.tag });
+}
+
+const ownersAlone = (db: TenantDb, users: readonly string[]) =>
+  mustHold(
+    sql`(select count(*) = ${new Set(users).size} from (${db.selectFrom("users").selectAll()}) u
+      where u.id = any (${[...users]}::text[]) and u.role = 'owner' and u.deactivated_at is null)`,
+    "break_glass",
+    "must be owners of the org",
+  );
+
+/** Ends what other methods have signed in. What the app's key has minted is no way to come in, and stays. */
+const endingOthers = (db: TenantDb, break_glass: readonly string[]) =>
+  db
+    .updateTable("token_families")
+    .set({ revoked_at: sql`now()` })
+    .where("revoked_at", "is", null)
+    .where("method", "not in", ["saml", "oidc", "token"])
+    .where(sql<boolean>`user_id <> all (${[...break_glass]}::text[])`);
+
+/** Takes the connection away, with who was whom by it and all sign-ins that it made. 409 while it is enforced. */
+export async function deleteSso(db: TenantDb, org: Id<"org">): Promise<void> {
+  const place = placeOf(db, org);
+  const open = place.deleteFrom("sso_connections").where("org_id", "=", org).where("status", "!=", "enforced");
+  const { orgs, there, deleted } = await place.batch({
+    orgs: orgOf(place, org),
+    there: connection(place, org).select("status"),
+    ended: place
+      .updateTable("token_families")
+      .set({ revoked_at: sql`now()` })
+      .where("revoked_at", "is", null)
+      .where("method", "in", ["saml", "oidc"])
+      .where(
+        sql<boolean>`exists (${connection(place, org).select(sql`1`.as("one")).where("status", "!=", "enforced")})`,
+      ),
+    deleted: place.telling(open, { kind: "sso.deleted", title: sql`'SSO taken away'` }),
+  });
+  if (!there.length) throw notFound(orgs.length ? "sso" : "org");
+  if (!deleted.length) throw refused("sso_enforced", WHY.sso_enforced);
+}
+
+/** The last fifty tries to sign in, newest first. */
+export async function listAttempts(db: TenantDb, org: Id<"org">): Promise<AttemptRow[]> {
+  const place = placeOf(db, org);
+  const { orgs, there, attempts } = await place.batch({
+    orgs: orgOf(place, org),
+    there: connection(place, org).select("id"),
+    attempts: place.selectFrom("sso_attempts").selectAll().where("org_id", "=", org).orderBy("id", "desc").limit(50),
+  });
+  if (!there.length) throw notFound(orgs.length ? "sso" : "org");
+  return attempts;
+}
