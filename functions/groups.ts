@@ -7,17 +7,21 @@ import { routers as configs } from "./configs/index.ts";
 import { routers as developer } from "./developer/index.ts";
 import { routers as events } from "./events/index.ts";
 import { routers as hooks } from "./hooks/index.ts";
+import { routers as pages } from "./pages/index.ts";
 import { routers as people } from "./people/index.ts";
 import { routers as root } from "./root/index.ts";
 import { routers as routines } from "./routines/index.ts";
 import { routers as scim } from "./scim/index.ts";
 import { routers as sessions } from "./sessions/index.ts";
+import { routers as sso } from "./sso/index.ts";
 import { routers as webhooks } from "./webhooks/index.ts";
 
 export const groups = {
   root,
   developer,
   auth,
+  pages,
+  sso,
   people,
   agents,
   routines,

@@ -30,7 +30,7 @@ export type Computers = Partial<Record<(typeof COMPUTER_VARIABLES)[number], stri
 /** Who carries mail, and whom it comes from: for those Workers that send some. `cloudflare` is a binding, EMAIL. */
 export const MAIL_VARIABLES = ["MAIL_PROVIDER", "MAIL_API_KEY", "MAIL_FROM"] as const;
 export type Mailing = Partial<Record<(typeof MAIL_VARIABLES)[number], string>> & { EMAIL?: SendEmail };
-/** The keys of the SAML SPs, a JWKS of private RSA keys with certificates (`npm run keys`): for `auth`. */
+/** The keys of the SAML SPs, a JWKS of private RSA keys with certificates (`npm run keys`): for `sso`. */
 export const SSO_VARIABLES = ["SAML_KEYS"] as const;
 export type Sso = Partial<Record<(typeof SSO_VARIABLES)[number], string>>;
 export const ssoOf = (env: Sso): Sso => only(SSO_VARIABLES, env);

@@ -27,8 +27,8 @@ const MOST: Record<string, number> = {
     root: 174,
     all: 904,
     agents: 236,
-    // SAML and OpenID Connect; what sets them reads certificates and metadata.
-    ...{ auth: 152, developer: 136, people: 132 },
+    // SAML and OpenID Connect; what sets them up reads certificates and metadata.
+    ...{ sso: 128, developer: 136, people: 132 },
     routines: 216,
     configs: 242,
     ai: 430,
@@ -81,7 +81,7 @@ it("gives the keys of models, of telemetry, of computers and of SAML to those Wo
     expect([group, modelsOf(bindings)]).toEqual([group, ["ai", "objects", "all"].includes(group) ? models : {}]);
     const asking = ["agents", "root", "all"].includes(group);
     expect([group, computersOf(bindings), "COMPUTERS" in bindings]).toEqual([group, asking ? computers : {}, asking]);
-    expect([group, ssoOf(bindings)]).toEqual([group, ["auth", "all"].includes(group) ? sso : {}]);
+    expect([group, ssoOf(bindings)]).toEqual([group, ["sso", "all"].includes(group) ? sso : {}]);
     expect([group, telemetryOf(bindings)]).toEqual([group, ["objects", "all"].includes(group) ? telemetry : {}]);
   }
 });

@@ -13,8 +13,8 @@ import { readParameters } from "../../lib/oauth/wire.ts";
 import { errorPage, formField, type Html, html, mustBeOurForm, page } from "../../lib/pages/page.ts";
 
 /** Where people decide what a program may do for them. In no document: a person's browser asks. */
-const pages = router();
-pages.onError(errorPage);
+const oauth = router();
+oauth.onError(errorPage);
 
 const scopeList = (scopes: string[]) =>
   html`<ul>${scopes.map((scope) => html`<li>${describedScopes[scope]}</li>`)}</ul>`;
@@ -34,7 +34,7 @@ async function readForm(c: Context<Env>, visitor: Pick<Visitor, "sign_in">, what
 }
 
 /** Asks the person whether the client may: who isn't signed in is sent to sign in first, and a client's fault to the client. */
-pages.get("/oauth/authorize", async (c) => {
+oauth.get("/oauth/authorize", async (c) => {
   const url = new URL(c.req.url);
   const asking = await readAsking(c, url);
   if (asking.refused) return c.redirect(answerTo(c, asking, errorOf(asking.refused)));
@@ -51,7 +51,7 @@ ${await formField(c.env.ROOT_SECRETS, formOf(visitor, "authorize"))}${buttons}</
 });
 
 /** The decision. A form may not be redirected elsewhere (Chromium holds form-action against it), so a page leads on. */
-pages.post("/oauth/authorize", async (c) => {
+oauth.post("/oauth/authorize", async (c) => {
   const url = new URL(c.req.url);
   const session = await readVisitor(c, placeOf(url));
   if (!session) return c.redirect(loginTo(url, placeOf(url)), 303);
@@ -78,7 +78,7 @@ function placeOf({ searchParams }: URL) {
 }
 
 /** Where somebody types what a device shows, sees who asks and for what, and decides. */
-pages.get("/device", async (c) => {
+oauth.get("/device", async (c) => {
   const url = new URL(c.req.url);
   const place = placeOf(url);
   const session = await readVisitor(c, place.app === NONE ? undefined : place);
@@ -105,7 +105,7 @@ pages.get("/device", async (c) => {
   }
 });
 
-pages.post("/device", async (c) => {
+oauth.post("/device", async (c) => {
   const session = await readVisitor(c);
   if (!session) return page(c, NO_PLACE, askHere, { status: 401 });
   const { decision, user_code } = await readForm(c, session, ({ user_code }) => `device ${user_code}`);
@@ -123,4 +123,4 @@ ${wrong === undefined ? "" : html`<p role="alert">Nothing waits under this code.
 <input class="code" id="user_code" name="user_code" required maxlength="12" autocomplete="off" autocapitalize="characters">
 <button>Go on</button></form>`;
 
-export default pages;
+export default oauth;

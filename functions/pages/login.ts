@@ -16,8 +16,8 @@ import { errorPage, formField, mustBeOurForm, OWN_PATH, page, STYLE } from "../.
 import { endSignIn, getSignIn, listSignIns } from "../../lib/sign-ins/queries.ts";
 import { getUser } from "../../lib/users/queries.ts";
 
-const pages = router();
-pages.onError(errorPage);
+const login = router();
+login.onError(errorPage);
 
 type Page = Context<Env>;
 type Here = { app: Id<"app">; sandbox: Visitor["sandbox"]; slug: string };
@@ -51,7 +51,7 @@ async function letIn(c: Page, { sign_in, user }: Entered, return_to?: string): P
   return c.redirect(return_to ?? homeOf(user), 303);
 }
 
-pages.get("/login.css", (c) =>
+login.get("/login.css", (c) =>
   c.body(STYLE, 200, {
     "Content-Type": "text/css; charset=utf-8",
     "Cache-Control": "public, max-age=3600",
@@ -60,7 +60,7 @@ pages.get("/login.css", (c) =>
 );
 
 /** A mail scanner follows links, too: looking at one uses up nothing. */
-pages.get("/login/link", async (c) => {
+login.get("/login/link", async (c) => {
   const token = (c.req.query("token") ?? "").slice(0, 200);
   return page(
     c,
@@ -71,7 +71,7 @@ pages.get("/login/link", async (c) => {
   );
 });
 
-pages.post("/login/link", validForm(linkForm), async (c) => {
+login.post("/login/link", validForm(linkForm), async (c) => {
   mustBeSameOrigin(c);
   const { form, token } = c.req.valid("form");
   await mustBeOurForm(c.env.ROOT_SECRETS, "link", form);
@@ -192,13 +192,13 @@ function toProvider(c: Page, { app, sandbox }: Here, org: Id<"org">, { return_to
 }
 
 for (const path of ["/login/:app", "/login/:app/:slug", "/login/:app/:sandbox/:slug"] as const) {
-  pages.get(path, showHere);
-  pages.post(path, validForm(codeForm), (c) => takeForm(c, c.req.valid("form")));
+  login.get(path, showHere);
+  login.post(path, validForm(codeForm), (c) => takeForm(c, c.req.valid("form")));
 }
 
 const signedOut = (c: Page) => page(c, "You are signed out", html`<p>Nobody is signed in in this browser.</p>`);
 
-pages.get("/logout", async (c) => {
+login.get("/logout", async (c) => {
   const person = await personOf(c);
   if (!person) return signedOut(c);
   const field = await formField(c.env.ROOT_SECRETS, person.credential.sign_in);
@@ -206,7 +206,7 @@ pages.get("/logout", async (c) => {
 });
 
 /** Ends the sign-in of this browser, or another one of the same person, and leads to the org's page. Twice is once. */
-pages.post("/logout", validForm(endForm), async (c) => {
+login.post("/logout", validForm(endForm), async (c) => {
   mustBeSameOrigin(c);
   const { form, sign_in } = c.req.valid("form");
   const person = await personOf(c);
@@ -226,4 +226,4 @@ pages.post("/logout", validForm(endForm), async (c) => {
   }
 });
 
-export default pages;
+export default login;
