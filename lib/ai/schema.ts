@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { checkSchema } from "../configs/json-schema.ts";
 import type { FieldError } from "../errors.ts";
-import { list, map, maxValues, nullable, rule, rules, text } from "../http/valid.ts";
+import { list, map, maxBytes, maxValues, nullable, rule, rules, text } from "../http/valid.ts";
 import type { Image, ImageAnswer, ImageRequest, StepRequest } from "../model/index.ts";
 
 /** Absent is null. */
@@ -224,7 +224,10 @@ const sized = <B extends { width: number | null; height: number | null }>() =>
   );
 export const generateBody = v.pipe(v.strictObject({ ...image, n: maybe(whole(1, 4)) }), sized());
 export const editBody = v.pipe(
-  v.strictObject({ ...image, images: list(v.strictObject({ image_data: base64, image_type: imageType }), 16, 1) }),
+  v.strictObject({
+    ...image,
+    images: v.pipe(list(v.strictObject({ image_data: base64, image_type: imageType }), 16, 1), maxBytes(8_000_000)),
+  }),
   sized(),
 );
 type ImageFields = v.InferOutput<v.StrictObjectSchema<typeof image, undefined>>;
@@ -268,8 +271,8 @@ export function toImageResult(
 }
 
 export const similarityBody = v.strictObject({
-  text_a: v.pipe(text(100_000), v.nonEmpty()),
-  text_b: v.pipe(text(100_000), v.nonEmpty()),
+  text_a: v.pipe(text(100_000), v.nonEmpty(), maxBytes(300_000)),
+  text_b: v.pipe(text(100_000), v.nonEmpty(), maxBytes(300_000)),
 });
 export const similarity = v.strictObject({ model: v.string(), similarity_score: v.number() });
 

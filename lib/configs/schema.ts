@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lookupKey } from "../agents/schema.ts";
 import { type Row, real } from "../db/schema.ts";
-import { flag, isWithin, isWithinAsJson, list, map, nullable, rule, stamp, text } from "../http/valid.ts";
+import { flag, isWithin, isWithinAsJson, list, map, maxBytes, nullable, rule, stamp, text } from "../http/valid.ts";
 import { isId } from "../ids.ts";
 import { positive } from "../paging.ts";
 import { configKindNames, configKinds } from "./kinds.ts";
@@ -37,7 +37,7 @@ export const ownerBody = v.strictObject(owner);
 const content = {
   mime_type: mimeType,
   /** Text, or base64 where data_encoding says so; at most 1 MB. */
-  raw_content: v.string(),
+  raw_content: v.pipe(v.string(), maxBytes(1024 * 1024)),
   data_encoding: v.optional(v.nullable(v.picklist(["raw", "base64"]))),
 };
 const note = {

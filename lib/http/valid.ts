@@ -5,7 +5,7 @@ import type { Allowed } from "../auth/allow.ts";
 import { ApiError, badRequest, type FieldError, invalid } from "../errors.ts";
 import { type Id, isId } from "../ids.ts";
 import type { Kind } from "../kinds.ts";
-import { MAX_UNSEEN_BYTES, readBody } from "./body.ts";
+import { MAX_BODY_BYTES, MAX_UNSEEN_BYTES, readBody } from "./body.ts";
 import { inTurn, searches } from "./gate.ts";
 import { part } from "./spec.ts";
 
@@ -23,6 +23,9 @@ const BRACE = 0x7b;
 const BRACE_END = 0x7d;
 const MAX_METADATA_BYTES = 16 * 1024;
 const MAX_VALUES_OF = "x-max-values";
+const MAX_BYTES_OF = "x-max-bytes";
+/** Of a body none of whose fields holds much: more than the longest text of a record takes, each of its characters escaped. */
+export const MAX_PLAIN_BYTES = 512 * 1024;
 
 type Entries = v.ObjectEntries;
 type Input<T extends "json" | "query", S extends v.GenericSchema> = {
@@ -41,9 +44,12 @@ export function valid<T extends "json" | "query", S extends v.GenericSchema & { 
   schema: S,
 ): MiddlewareHandler<object, string, Input<T, S>> {
   const allowances = allowancesOf(schema.entries);
-  const most = [...allowances.values()].reduce((sum, allowance) => sum + allowance, MAX_VALUES);
+  const bounds = {
+    values: [...allowances.values()].reduce((sum, allowance) => sum + allowance, MAX_VALUES),
+    bytes: holdsMuch(schema.entries) ? MAX_BODY_BYTES : MAX_PLAIN_BYTES,
+  };
   const middleware: MiddlewareHandler = async (c, next) => {
-    const input = target === "json" ? await readJson(c, most) : readQuery(c, schema.entries);
+    const input = target === "json" ? await readJson(c, bounds) : readQuery(c, schema.entries);
     if (!isMap(input)) throw invalid({ field: "", message: "must be an object" });
     const fields: FieldError[] = [];
     let count = 0;
@@ -91,14 +97,16 @@ export function validForm<S extends v.GenericSchema & { entries: Entries }>(
 }
 
 /** The body as JSON. None at all is `{}`: the SDK sends a JSON content type with calls that have no body. */
-export async function readJson(c: Context, most: number): Promise<unknown> {
+export async function readJson(c: Context, most: { values: number; bytes: number }): Promise<unknown> {
   const type = c.req.header("Content-Type");
   const body = await readBody(c);
   if (body.length === 0) return {};
   if (type && !/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(type)) {
     throw new ApiError(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`.");
   }
-  if (body.length > MAX_UNSEEN_BYTES) skim(body, most);
+  // Long texts are garbage of this isolate's that all others wait for: what can't be right isn't made into one.
+  if (body.length > most.bytes) throw invalid({ field: "", message: `must take at most ${most.bytes} bytes here` });
+  if (body.length > MAX_UNSEEN_BYTES) skim(body, most.values);
   try {
     // A Worker's own `text()` takes three times as long to decode what isn't ASCII.
     return JSON.parse(new TextDecoder().decode(body));
@@ -190,6 +198,13 @@ const allowancesOf = (entries: Entries): Map<string, number> =>
       return typeof most === "number" ? [[name, most]] : [];
     }),
   );
+
+/** Whether a field says that it takes more bytes, or more values, than a whole body: see `maxBytes`, `maxValues`. */
+const holdsMuch = (entries: Entries) =>
+  Object.values(entries).some((schema) => {
+    const said = v.getMetadata(("wrapped" in schema ? schema.wrapped : schema) as v.GenericSchema);
+    return MAX_BYTES_OF in said || allowancesOf({ schema }).size > 0;
+  });
 
 /**
  * Looks at each value once, before the schema does. Refuses too many and too deep ones where it meets them: what a
@@ -338,6 +353,9 @@ export const flag = v.pipe(
 
 /** Hung on a field that may hold more values than a whole body: how many. The document says it, too. */
 export const maxValues = <T>(most: number) => v.metadata<T, Record<string, number>>({ [MAX_VALUES_OF]: most });
+
+/** Hung on a field that may take more bytes than a whole body: how many, before JSON escapes any. */
+export const maxBytes = <T>(most: number) => v.metadata<T, Record<string, number>>({ [MAX_BYTES_OF]: most });
 
 /** Rules between fields: `faultsOf` gives each breach with its field. `v.forward` would walk all faults for each fault. */
 export const rules = <Body extends object>(faultsOf: (body: Body) => FieldError[]) =>

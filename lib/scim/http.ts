@@ -8,7 +8,7 @@ import type { Env } from "../http/router.ts";
 import { SCIM_TYPE, scimError } from "../http/scim-error.ts";
 import { withSpec } from "../http/spec.ts";
 import { STATUS_CODES } from "../http/status.ts";
-import { isMap, MAX_VALUES, mustBeStorable, readJson } from "../http/valid.ts";
+import { isMap, MAX_PLAIN_BYTES, MAX_VALUES, mustBeStorable, readJson } from "../http/valid.ts";
 
 type Spoken = { Bindings: Env["Bindings"]; Variables: Env["Variables"] & { db: TenantDb; base: string } };
 const fault = (description: string) => ({ description, content: { [SCIM_TYPE]: { schema: scimError as never } } });
@@ -41,7 +41,7 @@ export const allowScim = () =>
 export const scimBody = <B>(read: (body: unknown) => B) =>
   withSpec(
     createMiddleware<{ Variables: { body: B } }>(async (c, next) => {
-      const body = await readJson(c, MAX_VALUES);
+      const body = await readJson(c, { values: MAX_VALUES, bytes: MAX_PLAIN_BYTES });
       if (isMap(body)) mustBeStorable(body);
       c.set("body", read(body));
       await next();

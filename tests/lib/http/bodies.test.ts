@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../../../lib/errors.ts";
 import { toProblem } from "../../../lib/http/problem.ts";
+import { MAX_PLAIN_BYTES } from "../../../lib/http/valid.ts";
 import { type Check, hostile, routes } from "./hostile.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -134,6 +135,37 @@ const create = "POST /api/v1/agents";
 const mint = "POST /protected/api/v2/developer/apps/:app_id/users/:user_id/tokens";
 const newOrg = "POST /protected/api/v2/developer/apps/:app_id/orgs";
 const newSandbox = "POST /api/v1/sandboxes";
+
+it("a body takes 512 KB, but where a field says that it holds more", async () => {
+  const holdMuch: string[] = [];
+  // OAuth overlooks what it doesn't know, and is read as a credential is.
+  for (const { name, check } of routes.filter(({ path }) => !path.startsWith("/oauth/"))) {
+    const { refusal } = await send(check, encode(`{"${"x".repeat(MAX_PLAIN_BYTES)}":0}`));
+    if (refusal!.fields![0]!.message !== "must take at most 524288 bytes here") holdMuch.push(name);
+  }
+  expect(holdMuch.sort()).toEqual([
+    "PATCH /api/v1/config/:config",
+    "POST /api/v1/agents",
+    "POST /api/v1/ai/chat/completions",
+    "POST /api/v1/ai/chat/completions/stream",
+    "POST /api/v1/ai/embedding/similarity_comparison",
+    "POST /api/v1/ai/evaluation/evaluations",
+    "POST /api/v1/ai/image/edits",
+    "POST /api/v1/config",
+    "POST /api/v1/config/validate",
+    "POST /api/v1/scripts/run",
+    "POST /api/v1/scripts/test",
+    "POST /api/v1/workflows/expressions/run",
+    "POST /api/v1/workflows/graph/validate",
+    "POST /api/v1/workflows/run",
+    "PUT /api/v1/config/:config",
+  ]);
+  const whole = `{"name":"${"x".repeat(MAX_PLAIN_BYTES - 11)}"}`;
+  expect([whole.length, await fieldsOf("PATCH /api/v1/agents/:agent", whole)]).toEqual([
+    MAX_PLAIN_BYTES,
+    [{ field: "name", message: "must have at most 200 characters" }],
+  ]);
+});
 
 describe("the values of a body", () => {
   const metadata = (n: number) => ({ name: "A", metadata: { a: Array(n).fill(0) } });
