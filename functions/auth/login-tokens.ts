@@ -1,3 +1,4 @@
+import { limited } from "../../lib/auth/limits.ts";
 import { visits } from "../../lib/auth/visitors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -15,6 +16,7 @@ loginTokens.post(
   named("Sign in by a login token"),
   visits,
   valid("json", exchangeBody),
+  limited("token", { most: 10 }),
   gives(200, authTokens),
   async (c) => {
     const { token, user } = await enterByLogin(c, c.var.visitor, c.req.valid("json").token);

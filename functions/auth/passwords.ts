@@ -1,6 +1,7 @@
 import { enterByPassword } from "../../lib/accounts/queries.ts";
 import { registerByPassword } from "../../lib/accounts/register.ts";
 import { loginBody, registerBody } from "../../lib/accounts/schema.ts";
+import { byEmail, limited } from "../../lib/auth/limits.ts";
 import { visits } from "../../lib/auth/visitors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -17,6 +18,7 @@ passwords.post(
   named("Sign in by a password"),
   visits,
   valid("json", loginBody),
+  limited("login", { most: 10 }, { most: 5, by: byEmail }),
   gives(200, authTokens, 429),
   async (c) => {
     const { token, user } = await enterByPassword(c, c.var.visitor, c.req.valid("json"));
@@ -30,6 +32,7 @@ passwords.post(
   named("Register with a password"),
   visits,
   valid("json", registerBody),
+  limited("register", { most: 10 }),
   gives(201, authTokens, 400, 404, 409, 422, 429, 503),
   async (c) => {
     const { token, user } = await registerByPassword(c, c.var.visitor, c.req.valid("json"));
