@@ -10,16 +10,9 @@ import { problemResponse, withSpec } from "../http/spec.ts";
 import { parseRefreshToken } from "./refresh.ts";
 import { ipOf, type Visitor } from "./visitors.ts";
 
-/** What counts to so many, by the names in wrangler.toml: a Worker without one counts nothing. */
-const COUNTERS = {
-  3: "PER_MINUTE_3",
-  5: "PER_MINUTE_5",
-  10: "PER_MINUTE_10",
-  20: "PER_MINUTE_20",
-  30: "PER_MINUTE_30",
-} as const;
 type Asking = Context<{ Bindings: Env["Bindings"]; Variables: Env["Variables"] & { visitor?: Visitor } }>;
-type Limit = { most: keyof typeof COUNTERS; by?: (c: Asking) => Promise<string> };
+/** `most`: for each there is a binding in wrangler.toml; a Worker without it counts nothing. */
+type Limit = { most: 3 | 5 | 10 | 20 | 30; by?: (c: Asking) => Promise<string> };
 
 const bodyOf = (c: Asking) => c.req.valid("json" as never) as { email?: string; refresh_token?: string };
 /** The address that the body names, known or not. */
@@ -35,7 +28,7 @@ export const limited = (what: string, ...limits: Limit[]) =>
       const place = [what, c.get("visitor")?.app ?? "", ipOf(c)];
       const within = limits.map(async ({ most, by }) => {
         const key = [...place, by ? await by(c) : ""].join(" ");
-        return (await c.env[COUNTERS[most]]?.limit({ key }))?.success ?? true;
+        return (await c.env[`PER_MINUTE_${most}`]?.limit({ key }))?.success ?? true;
       });
       if ((await Promise.all(within)).includes(false)) {
         const message = "This was asked too often from here. Try again in a minute.";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { type OrgStatus, orgStatuses, type Row, real } from "../db/schema.ts";
+import { type OrgStatus, orgKinds, orgStatuses, type Row, real } from "../db/schema.ts";
 import { nullable, stamp, text } from "../http/valid.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
@@ -64,8 +64,7 @@ export type ListOrgs = v.InferOutput<typeof searchOrgsQuery> & { status?: OrgSta
 
 export type OrgRow = Row<"orgs">;
 
-/** A company, or one person's own. */
-export const kind = v.picklist(["company", "personal"]);
+const kind = v.picklist(orgKinds);
 
 export const org = v.strictObject({
   id: v.string(),

@@ -1,7 +1,6 @@
 import * as v from "valibot";
-import { type Role, type Row, real, roles } from "../db/schema.ts";
+import { orgKinds, type Role, type Row, real, roles } from "../db/schema.ts";
 import { idOf, metadata, notYet, nullable, text } from "../http/valid.ts";
-import { type OrgRow, kind as orgKind } from "../orgs/schema.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
 export const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
@@ -83,7 +82,7 @@ export type NamedUserRow = UserRow & {
   sandbox_name?: string | null;
   org_name?: string | null;
   org_slug?: string | null;
-  org_kind?: OrgRow["kind"] | null;
+  org_kind?: Row<"orgs">["kind"] | null;
 };
 
 /** The role as the wire shows it. */
@@ -121,7 +120,7 @@ export const toUser = (row: NamedUserRow): v.InferOutput<typeof user> => ({
 
 export const currentUser = v.strictObject({
   ...person,
-  org_kind: v.nullable(orgKind),
+  org_kind: v.nullable(v.picklist(orgKinds)),
   notification_settings: v.record(v.string(), v.unknown()),
   profile_picture: v.null(),
   timezone: v.null(),
