@@ -1,5 +1,6 @@
 import { askForCode, enterByCode } from "../../lib/accounts/queries.ts";
 import { loginCodeBody, registerCodeBody, verifyCodeBody } from "../../lib/accounts/schema.ts";
+import { byEmail, limited } from "../../lib/auth/limits.ts";
 import { visits } from "../../lib/auth/visitors.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -16,6 +17,7 @@ codes.post(
   named("Mail a code to sign in"),
   visits,
   valid("json", loginCodeBody),
+  limited("mail", { most: 10 }, { most: 3, by: byEmail }),
   givesNothing(400, 422, 429, 503),
   async (c) => {
     await askForCode(c, c.var.visitor, c.req.valid("json").email, null);
@@ -29,6 +31,7 @@ codes.post(
   named("Mail a code to register"),
   visits,
   valid("json", registerCodeBody),
+  limited("mail", { most: 10 }, { most: 3, by: byEmail }),
   givesNothing(400, 422, 429, 503),
   async (c) => {
     const { email, full_name, alias } = c.req.valid("json");
@@ -43,6 +46,7 @@ codes.post(
   named("Sign in by a code"),
   visits,
   valid("json", verifyCodeBody),
+  limited("code", { most: 10 }),
   gives(200, authTokens, 409),
   async (c) => {
     const { token, user, created } = await enterByCode(c, c.var.visitor, c.req.valid("json"), "api");

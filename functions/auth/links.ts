@@ -1,5 +1,6 @@
 import { askForLink, enterByLink, visitorOfLink } from "../../lib/accounts/queries.ts";
 import { loginLinkBody, registerLinkBody, requestLinkBody, verifyLinkBody } from "../../lib/accounts/schema.ts";
+import { byEmail, limited } from "../../lib/auth/limits.ts";
 import { visits } from "../../lib/auth/visitors.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -16,6 +17,7 @@ links.post(
   named("Mail a link to sign in"),
   visits,
   valid("json", loginLinkBody),
+  limited("mail", { most: 10 }, { most: 3, by: byEmail }),
   givesNothing(400, 422, 429, 503),
   async (c) => {
     const { email, redirect_uri } = c.req.valid("json");
@@ -29,6 +31,7 @@ links.post(
   named("Mail a link to register"),
   visits,
   valid("json", registerLinkBody),
+  limited("mail", { most: 10 }, { most: 3, by: byEmail }),
   givesNothing(400, 422, 429, 503),
   async (c) => {
     const { email, redirect_uri, full_name, alias } = c.req.valid("json");
@@ -44,6 +47,7 @@ links.post(
   named("Mail a link to sign in or register"),
   visits,
   valid("json", requestLinkBody),
+  limited("mail", { most: 10 }, { most: 3, by: byEmail }),
   givesNothing(400, 422, 429, 503),
   async (c) => {
     const { email, redirect_uri, full_name } = c.req.valid("json");
@@ -59,6 +63,7 @@ links.post(
   named("Sign in by a link"),
   visits,
   valid("json", verifyLinkBody),
+  limited("link", { most: 10 }),
   gives(200, authTokens, 409),
   async (c) => {
     const { token } = c.req.valid("json");

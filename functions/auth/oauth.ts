@@ -1,5 +1,6 @@
 import { type Asked, allow } from "../../lib/auth/allow.ts";
 import { looksLikeKey, parseKey } from "../../lib/auth/keys.ts";
+import { limited } from "../../lib/auth/limits.ts";
 import { unauthenticated } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -35,9 +36,10 @@ oauth.onError(asOAuth);
 oauth.post(
   "/oauth/token",
   named("Get tokens by a grant"),
+  limited("oauth token", { most: 20 }),
   takes(tokenBody),
   gives(200, oauthTokens),
-  refuses(400),
+  refuses(400, 429),
   async (c) => {
     return c.var.answer(await grant(c, c.req.valid("json")));
   },
@@ -65,9 +67,10 @@ oauth.get("/oauth/scopes", named("List the scopes that a client may have"), give
 oauth.post(
   "/oauth/device/authorize",
   named("Start a device's sign-in"),
+  limited("oauth device", { most: 10 }),
   takes(deviceBody),
   gives(200, deviceAuthorization),
-  refuses(400, 401, 403),
+  refuses(400, 401, 403, 429),
   async (c) => {
     const body = c.req.valid("json");
     const client = parseClientId(clientNamed(body) ?? "");

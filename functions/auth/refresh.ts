@@ -1,4 +1,5 @@
 import { openRefresh } from "../../lib/auth/allow.ts";
+import { bySignIn, limited } from "../../lib/auth/limits.ts";
 import { unauthenticated } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
@@ -15,6 +16,7 @@ refresh.post(
   "/api/v1/auth/refresh",
   named("Refresh a sign-in"),
   valid("json", refreshBody),
+  limited("refresh", { most: 30, by: bySignIn }),
   gives(200, authTokens, 401, 403),
   async (c) => {
     const { db, family, generation } = await openRefresh(c, c.req.valid("json").refresh_token);

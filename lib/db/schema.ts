@@ -45,6 +45,8 @@ export const groupRoles = ["admin", "member", "billing", "viewer"] as const;
 export type GroupRole = (typeof groupRoles)[number];
 /** Whose word a role is. */
 export type RoleSource = "manual" | "sso" | "scim";
+/** A company, or one person's own. */
+export const orgKinds = ["company", "personal"] as const;
 export const orgStatuses = ["active", "suspended", "trialing"] as const;
 export type OrgStatus = (typeof orgStatuses)[number];
 export type Metadata = Record<string, unknown>;
@@ -192,6 +194,8 @@ export interface Database {
     status: OrgStatus;
     created_at: Stamp;
     updated_at: Stamp;
+    kind: Generated<(typeof orgKinds)[number]>;
+    owner_user_id: Fixed<Id<"user"> | null>;
   };
   users: Owner & {
     id: Fixed<Id<"user">>;
@@ -312,6 +316,7 @@ export interface Database {
     rounds: Fixed<number>;
     hash: Fixed<Uint8Array>;
     changed_at: Stamp;
+    proven: Generated<boolean>;
   };
   one_time_secrets: Owner & {
     kind: Fixed<string>;

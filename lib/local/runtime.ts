@@ -23,7 +23,15 @@ const {
 /** What a Worker is given as text. */
 export type Secrets = Omit<
   Cloudflare.AllEnv,
-  "SESSIONS" | "RUNS" | "DISPATCHER" | "SCHEDULER" | "QUEUES" | "WEBHOOKS" | "HEALTH" | "COMPUTE"
+  | "SESSIONS"
+  | "RUNS"
+  | "DISPATCHER"
+  | "SCHEDULER"
+  | "QUEUES"
+  | "WEBHOOKS"
+  | "HEALTH"
+  | "COMPUTE"
+  | `PER_MINUTE_${number}`
 >;
 /** Those that ask models: no other Worker has their keys. */
 const ASKING_MODELS = ["ai", "objects", "all"];
@@ -51,6 +59,8 @@ export type RuntimeOptions = {
   computersDir?: string;
   /** Where mail is kept, in the place of being sent; without it none is. */
   mailDir?: string;
+  /** Whether what is asked too often in a minute is refused: tests and benches ask more. */
+  limited?: boolean;
   /** Groups to run; without it all but `all`. */
   groups?: string[];
   /** Where Durable Objects keep their storage; nowhere, if absent. */
@@ -170,6 +180,7 @@ export async function startRuntime(options: RuntimeOptions): Promise<Runtime> {
       given.push(["CLIENT_IP", "127.0.0.1"]);
       return {
         ...worker,
+        ...(!options.limited && { ratelimits: {} }),
         name,
         modules: [{ type: "ESModule" as const, path: `${group}.mjs`, contents: code.get(group)! }],
         routes: (routes ?? []).map(({ pattern }) => pattern.replace(/^[^/]+/, "*")),

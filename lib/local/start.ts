@@ -165,6 +165,7 @@ async function serveWorkers(data: string, port: number, kept: Kept, ready: Promi
     sso: { SAML_KEYS: JSON.stringify(kept.saml_keys) },
     computersDir: join(data, "computers"),
     mailDir: join(data, "mail"),
+    limited: true,
     ...(process.env.AGENTRY_ALLOW_LOOPBACK === "1" && { allowLoopback: hostOf(process.env.DATABASE_URL) }),
     ...(process.argv.includes("--watch") && {
       onReload: (ms: number) => {

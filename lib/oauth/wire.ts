@@ -18,7 +18,7 @@ export const invalidGrant = () =>
 const flat = v.strictObject({ error: v.string(), error_description: v.string(), message: v.string() });
 
 /** Says that the route refuses by these statuses in OAuth's form. */
-export const refuses = (...statuses: (400 | 401 | 403)[]) => {
+export const refuses = (...statuses: (400 | 401 | 403 | 429)[]) => {
   const middleware: MiddlewareHandler<object> = (_, next) => next();
   // The outer app's own refusals are problems here, too.
   const response = (description: string) => ({

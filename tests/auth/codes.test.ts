@@ -4,7 +4,7 @@ import { hex } from "../../lib/auth/secrets.ts";
 import { countedBy } from "../../lib/auth/visitors.ts";
 import { NONE } from "../../lib/db/schema.ts";
 import { anApp, bearer, caller, must, sql, system, together, unique } from "../harness/index.ts";
-import { codeIn, mailTo, nextMail } from "./mailbox.ts";
+import { codeIn, linkIn, mailTo, nextMail } from "./mailbox.ts";
 
 /** An app, a member of acme, and a visitor with the app's publishable key. */
 async function start(auth?: object) {
@@ -157,6 +157,26 @@ describe("nobody learns from the answers whose an address is", () => {
     }
   });
 
+  it("who must come by the org's own sign-in asks alike, too: the mail says so, and where; who may come otherwise has a code", async () => {
+    const { at, acme, user, ask, verify, codeFor, aUser, asDeveloper } = await start();
+    const spare = await aUser(acme, "owner");
+    const unknown = seen(await ask(`${unique("nobody")}@example.com`));
+    const before = await codeFor(user.email);
+    await must(asDeveloper("PUT", `${at}/orgs/${acme}/sso`, { provider: "saml" }), 200);
+    await sql("update data.sso_connections set status = 'enforced', break_glass = array[$2] where org_id = $1", [
+      acme,
+      spare.id,
+    ]);
+    expect((await verify(user.email, before)).status).toBe(401);
+    expect(seen(await ask(user.email))).toEqual(unknown);
+    const { text } = await nextMail(user.email, 2);
+    const { slug } = await must(asDeveloper("GET", `${at}/orgs/${acme}`), 200);
+    expect(text).toMatch(/its own sign-in alone/);
+    expect(linkIn({ text } as never).pathname).toMatch(new RegExp(`^/login/dap_\\w+/${slug}$`));
+    expect(text).not.toMatch(/^\d{6}$/m);
+    await must(verify(spare.email, await codeFor(spare.email)), 200);
+  });
+
   it("a wrong code is refused alike for each of them, with no code asked for and with one", async () => {
     const { user, verify, ask, aUser, acme } = await start();
     const dead = await aUser(acme);
@@ -271,6 +291,21 @@ describe("registering by a code", () => {
     const second = await must(verify(`b@${domain}`, await codeFor(`b@${domain}`, "register")), 200);
     expect([first.user.org_role, second.user.org_role]).toEqual(["admin", "member"]);
     expect([second.user.org, second.account_created]).toEqual([first.user.org, true]);
+  });
+
+  it("tells of whom and what it makes, in the org, as a developer's making them does", async () => {
+    const { verify, codeFor, asDeveloper } = await start({ sign_up: "company" });
+    const domain = `${unique("free")}.example`;
+    const told = async (email: string) => {
+      const { user } = await must(verify(email, await codeFor(email, "register")), 200);
+      const { data } = await must(asDeveloper("GET", `/api/v1/events?org=${user.org}`), 200);
+      return [user, data.map(({ event_name, payload }: any) => `${event_name} ${payload.id}`)];
+    };
+    const [first, both] = await told(`a@${domain}`);
+    expect(both.sort()).toEqual([`org.created ${first.org}`, `user.created ${first.id}`]);
+    const [second, more] = await told(`b@${domain}`);
+    expect(more).toHaveLength(3);
+    expect(more).toContain(`user.created ${second.id}`);
   });
 
   it("of a company takes no address of a public provider: its domain is nobody's", async () => {

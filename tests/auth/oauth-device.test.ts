@@ -276,12 +276,8 @@ it("the SDK signs in on a device: a terminal asks, a person looks and approves, 
   const { client, publishable_key, aToken, owners, acme } = await aClient();
   const terminal = new PlatformClient({
     ...{ baseUrl: system.base, defaultHeaders: { "x-archastro-api-key": publishable_key } },
-  }) as any;
-  const person = PlatformClient.withToken(
-    publishable_key,
-    (await aToken(owners[acme]!)).access_token,
-    system.base,
-  ) as any;
+  });
+  const person = PlatformClient.withToken(publishable_key, (await aToken(owners[acme]!)).access_token, system.base);
   const device = await terminal.v1.oauth.device.authorize({ client: client.client_id, scope: "agents:read" });
   const ask = () =>
     terminal.v1.oauth.token({ grant_type: DEVICE_CODE, client: client.client_id, device_code: device.device_code });
@@ -290,7 +286,7 @@ it("the SDK signs in on a device: a terminal asks, a person looks and approves, 
   expect([shown.client_name, shown.scopes]).toEqual(["A terminal", ["agents:read"]]);
   expect((await person.v1.oauth.device.approve({ user_code: device.user_code })).status).toBe("approved");
   const { access_token } = await ask();
-  const signedIn = PlatformClient.withToken(publishable_key, access_token, system.base) as any;
+  const signedIn = PlatformClient.withToken(publishable_key, access_token, system.base);
   expect((await signedIn.v1.agents.list()).data).toEqual([]);
   expect(Object.keys((await terminal.v1.oauth.scopes()).scopes)).toContain("agents:read");
 });

@@ -49,7 +49,7 @@ describe("a SCIM token", () => {
       texts.map((text) => caller({ ...bearer(text), "X-Request-Id": "the-same-one" })("GET", `${SCIM}/Users`)),
     );
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
-    const [{ status, headers, body }] = answers as any;
+    const { status, headers, body } = answers[0]!;
     expect([status, headers.get("Content-Type")]).toEqual([401, "application/scim+json"]);
     expect(body).toEqual({ schemas: ERROR, status: "401", detail: body.detail });
     expect((await caller()("GET", `${SCIM}/Users`)).status).toBe(401);
