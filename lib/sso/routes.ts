@@ -6,6 +6,7 @@ import { router } from "../http/router.ts";
 import { named } from "../http/spec.ts";
 import { valid } from "../http/valid.ts";
 import { parseId } from "../ids.ts";
+import { mailOwners } from "./mails.ts";
 import { deleteSso, getSso, listAttempts, putSso } from "./queries.ts";
 import { addressesOf, attemptList, putSsoBody, sso, ssoTest, toAttempt, toSso } from "./schema.ts";
 
@@ -38,8 +39,11 @@ export function ssoRoutes<P extends string>(at: P, [read, write]: readonly [Perm
     allow(write),
     valid("json", putSsoBody),
     gives(200, sso, 409),
-    async (c) =>
-      c.var.answer(await toSso(c.env, await putSso(c.var.db, c.env.ROOT_SECRETS, orgOf(c), c.req.valid("json")))),
+    async (c) => {
+      const { row, mails } = await putSso(c.var.db, c.env, orgOf(c), c.req.valid("json"));
+      if (mails.length) c.executionCtx.waitUntil(mailOwners(c.env, c.var.db.tenant.sandbox, mails));
+      return c.var.answer(await toSso(c.env, row));
+    },
   );
 
   connections.delete(`${at}/sso`, named("Take an org's SSO away"), allow(write), givesNothing(409), async (c) => {
