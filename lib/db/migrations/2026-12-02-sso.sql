@@ -27,7 +27,7 @@ begin
   if not found then return; end if;
   select a.refusals, a.told_at into last from data.sso_attempts a
    where a.app_id = app and a.sandbox_id = sandbox and a.org_id = org and a.connection_id = connection
-     and a.refusal is not null and a.subject is not distinct from named order by a.id desc limit 1;
+     and a.refusal is not null and a.subject is not distinct from named order by a.told_at desc, a.refusals desc limit 1;
   tells := refusal is not null and (last.told_at > now() - interval '1 minute') is not true;
   insert into data.sso_attempts (app_id, sandbox_id, org_id, id, connection_id, subject, refusal, refusals, told_at)
     values (app, sandbox, org, attempt, connection, named, left(refusal, 1000),
