@@ -90,6 +90,7 @@ insert into app.migrations (name) values
   ('2026-11-29-oauth'),
   ('2026-11-29-scim'),
   ('2026-11-30-sso'),
+  ('2026-12-01-entry'),
   ('2026-12-02-sso');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -335,6 +336,10 @@ create table data.orgs (
   status      text not null default 'active' check (status in ('active', 'suspended', 'trialing')),
   created_at  timestamptz not null default now(),
   updated_at  timestamptz not null default now(),
+  kind        text not null default 'company' check (kind in ('company', 'personal')),
+  -- Whose own it is, who may be gone since.
+  owner_user_id text collate "C",
+  constraint orgs_owner_fits check (kind = 'personal' or owner_user_id is null),
   primary key (app_id, sandbox_id, id),
   constraint orgs_slug_key unique (app_id, sandbox_id, slug),
   constraint orgs_domain_key unique (app_id, sandbox_id, domain),
@@ -512,6 +517,8 @@ create table data.passwords (
   rounds     integer not null,
   hash       bytea not null,
   changed_at timestamptz not null default now(),
+  -- Whether it was chosen by who has proven the address of the account since, or before.
+  proven     boolean not null default true,
   constraint passwords_pkey primary key (app_id, sandbox_id, org_id, user_id),
   constraint passwords_user_fkey foreign key (app_id, sandbox_id, org_id, user_id)
     references data.users (app_id, sandbox_id, org_id, id) on delete cascade
@@ -2512,7 +2519,7 @@ grant execute on function app.end_sso to agentry_api;
 -- mints, and what a sign-in that stands has led to, isn't a way to come in.
 create function app.lets_in(app text, sandbox text, org text, usr text, method text) returns boolean
 language sql stable set search_path = '' as $$
-  select method in ('saml', 'oidc', 'token', 'oauth', 'device') or not exists (select from data.sso_connections c
+  select method in ('saml', 'oidc', 'token', 'login_token', 'oauth', 'device') or not exists (select from data.sso_connections c
     where c.app_id = app and c.sandbox_id = sandbox and c.org_id = org and c.status = 'enforced'
       and not usr = any (c.break_glass))
 $$;
@@ -2877,6 +2884,16 @@ begin
 end $$;
 grant execute on function app.enter_once to agentry_api;
 
+-- Uses up a login token, as app.enter_once does, and leaves what it says of the sign-in to app.sign_in_as_kept.
+create function app.enter_login(app text, sandbox text, org text, beside bytea, hash bytea, mac bytea) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare kept jsonb := app.enter_once(app, sandbox, org, 'login_token', hash, mac);
+begin
+  if beside is not null then perform app.check_beside(app, sandbox, beside); end if;
+  perform set_config('app.kept', coalesce(kept - 'user', '{}')::text, true);
+end $$;
+grant execute on function app.enter_login to agentry_api;
+
 -- The door of an OAuth client, whose id is no secret: it opens the app's own rows to the Worker that asks for it, and no
 -- org's. `beside`: a key that came with it. Answers the client, or null, and then nothing is open.
 create function app.enter_client(app text, sandbox text, client text, beside bytea, mac bytea) returns jsonb
@@ -2944,6 +2961,16 @@ begin
       from jsonb_each(granted) r), said);
 end $$;
 grant execute on function app.sign_in_granted to agentry_api;
+
+-- Signs in whom the door found, as what was kept of it says: its method, whether that proved who it is, and who acts.
+create function app.sign_in_as_kept(app text, sandbox text, org text, usr text, token text, family text, entry text,
+  granted jsonb, said jsonb) returns table (made data.tokens, signed_in data.token_families)
+language plpgsql volatile set search_path = '' as $$
+begin
+  return query select * from app.sign_in(app, sandbox, org, usr, token, family, entry, granted,
+    said || coalesce(nullif(pg_catalog.current_setting('app.kept', true), ''), '{}')::jsonb);
+end $$;
+grant execute on function app.sign_in_as_kept to agentry_api;
 
 -- What a device waits for (RFC 8628) lies among the secrets that work once, in the app's own place, under its user code's
 -- hash. A person of any org of the app looks at it (`decision` null), approves or denies it, once: the MAC says that the
@@ -3045,12 +3072,14 @@ begin
   return auth;
 end $$;
 
--- Whose an address is, and whether that person may sign in: `state` is live, deactivated, suspended (the org) or no_org;
--- nulls where it is nobody's.
-create function app.account(app text, sandbox text, email text, out id text, out org_id text, out state text, out org_name text)
+-- Whose an address is, and whether that person may sign in: `state` is live, deactivated, suspended (the org), no_org, or
+-- sso, where the org lets nobody in by what is mailed; nulls where it is nobody's.
+create function app.account(app text, sandbox text, email text, out id text, out org_id text, out state text, out org_name text,
+  out org_slug text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select u.id, u.org_id, case when u.deactivated_at is not null then 'deactivated' when o.id is null then 'no_org'
-      when o.status = 'suspended' then 'suspended' else 'live' end, o.name
+      when o.status = 'suspended' then 'suspended' when not app.lets_in(app, sandbox, u.org_id, u.id, 'email_code') then 'sso'
+      else 'live' end, o.name, o.slug
     from data.users u left join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (u.app_id, u.sandbox_id, u.org_id)
    where u.app_id = app and u.sandbox_id = sandbox and u.email_key = lower(account.email) and u.ended_at is null
      and not u.is_system_user
@@ -3096,49 +3125,80 @@ begin
     on conflict on constraint one_time_secrets_pkey do update set
       payload = excluded.payload, expires_at = excluded.expires_at, attempts = 0, used_at = null, created_at = now();
   select * into a from app.account(app, sandbox, email);
-  return jsonb_build_object('state', a.state, 'org_name', a.org_name, 'open', coalesce(auth ->> 'sign_up', 'closed') <> 'closed',
-    'app_name', (select p.name from data.apps p where p.id = app));
+  return jsonb_build_object('state', a.state, 'org_name', a.org_name, 'org_slug', a.org_slug,
+    'open', coalesce(auth ->> 'sign_up', 'closed') <> 'closed', 'app_name', (select p.name from data.apps p where p.id = app));
 end $$;
 grant execute on function app.ask_by_mail to agentry_api;
 
--- Makes the user who registers with a proven address, and its org: `company`, that of the address's domain, made where it is
--- free; `personal`, one of its own. Answers whether there is one now.
+-- The org that has verified a domain. Null: none has.
+create function app.org_of_domain(app text, sandbox text, host text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select d.org_id from data.org_domains d
+   where d.app_id = app and d.sandbox_id = sandbox and d.domain = host and d.verified_at is not null
+     and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id = d.org_id)
+$$;
+
+-- Makes the user who registers, and its org: `company`, that of the address's domain, which must be proven, made where it is
+-- free; `personal`, one of its own. Tells of both. Answers whether there is one now.
 create function app.sign_up(app text, sandbox text, email text, profile jsonb, auth jsonb, ids jsonb) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   host text := split_part(lower(email), '@', 2);
   company boolean := auth ->> 'sign_up' = 'company';
   made text := ids ->> 'org';
+  usr text := ids ->> 'user';
   word text := lower(substr(made, 5, 12));
   known text;
-  state text;
 begin
   if coalesce(auth ->> 'sign_up', 'closed') = 'closed' then return false; end if;
   if company then
-    select g.id, g.status into known, state from data.org_domains d
-      join data.orgs g on (g.app_id, g.sandbox_id, g.id) = (d.app_id, d.sandbox_id, d.org_id)
-     where d.app_id = app and d.sandbox_id = sandbox and d.domain = host and d.verified_at is not null
-       and not exists (select from app.endings e where e.app_id = app and e.sandbox_id = sandbox and e.id = g.id);
+    known := app.org_of_domain(app, sandbox, host);
     -- Anybody may have an address at a public provider.
     if known is null and (profile ->> 'public_provider')::boolean then return false; end if;
-    if state = 'suspended' then return false; end if;
+    perform from data.orgs g where g.app_id = app and g.sandbox_id = sandbox and g.id = known and g.status = 'suspended';
+    if found then return false; end if;
   end if;
   if known is null then
     insert into data.tenants (app_id, sandbox_id, org_id) values (app, sandbox, made);
-    insert into data.orgs (app_id, sandbox_id, id, name, slug, domain)
+    insert into data.orgs (app_id, sandbox_id, id, name, slug, domain, kind, owner_user_id)
       values (app, sandbox, made, case when company then host else coalesce(profile ->> 'name', split_part(email, '@', 1)) end,
         case when company and host ~ '^[a-z0-9.-]{2,80}$' then replace(host, '.', '-') || '-' || word else 'p-' || word end,
-        case when company then host else 'p-' || word || '.personal.invalid' end);
+        case when company then host else 'p-' || word || '.personal.invalid' end,
+        case when company then 'company' else 'personal' end, case when not company then usr end);
     insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, readers, metadata)
       values (app, sandbox, made, ids ->> 'org_entry', 'org.created', 'Org created: somebody signed up', '{}', '{}');
+    insert into data.events (app_id, sandbox_id, org_id, id, name, payload, readers, causes)
+      values (app, sandbox, made, ids ->> 'org_event', 'org.created', jsonb_build_object('id', made, 'status', 'active'), '{}', '{}');
   end if;
   insert into data.users (app_id, sandbox_id, org_id, id, email, name, alias, role)
-    values (app, sandbox, coalesce(known, made), ids ->> 'user', email, profile ->> 'name', profile ->> 'alias',
+    values (app, sandbox, coalesce(known, made), usr, email, profile ->> 'name', profile ->> 'alias',
       case when known is null then 'owner' else 'member' end);
   insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title, user_id, readers, metadata)
-    values (app, sandbox, coalesce(known, made), ids ->> 'user_entry', 'user.created', 'User created: signed up', ids ->> 'user',
-      array['user:' || (ids ->> 'user')], jsonb_build_object('actor', ids ->> 'user'));
+    values (app, sandbox, coalesce(known, made), ids ->> 'user_entry', 'user.created', 'User created: signed up', usr,
+      array['user:' || usr], jsonb_build_object('actor', usr));
+  insert into data.events (app_id, sandbox_id, org_id, id, name, payload, user_id, readers, causes)
+    values (app, sandbox, coalesce(known, made), ids ->> 'user_event', 'user.created', jsonb_build_object('id', usr), usr,
+      array['user:' || usr], '{}');
   return true;
+end $$;
+
+-- Somebody has proven the address of the person whom a door has let in. Whoever registered with it by a password had not: that
+-- password goes, and all that it let in.
+create function app.prove_address(usr text, entry text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare t record;
+begin
+  select * into t from app.tenant();
+  delete from data.passwords p
+   where p.app_id = t.app and p.sandbox_id = t.sandbox and p.org_id = t.org and p.user_id = usr and not p.proven;
+  if not found then return; end if;
+  perform app.end_sign_ins(t.app, t.sandbox, t.org, usr, null, null, entry, usr);
+  update data.tokens k set revoked_at = now()
+   where k.app_id = t.app and k.sandbox_id = t.sandbox and k.org_id = t.org and k.user_id = usr and k.revoked_at is null;
+  delete from data.one_time_secrets s
+   where s.app_id = t.app and s.sandbox_id = t.sandbox and s.org_id = t.org and s.user_id = usr;
+  delete from data.one_time_secrets s
+   where s.app_id = t.app and s.sandbox_id = t.sandbox and s.org_id = '-' and s.kind = 'device' and s.payload ->> 'user' = usr;
 end $$;
 
 -- Uses up what was mailed, and opens the org of whoever has the address now: of many right ones at once, one. Of a code
@@ -3164,9 +3224,40 @@ begin
   end if;
   person := app.open_account(app, sandbox, o.payload ->> 'email');
   if person is null then return null; end if;
+  perform app.prove_address(person, ids ->> 'user_entry');
   return jsonb_build_object('user', person, 'created', created);
 end $$;
 grant execute on function app.enter_by_mail to agentry_api;
+
+-- Registers with a password, where no address need be proven for that: `personal`, and of no org's domain. Ten an hour by
+-- `counted`. `said`: profile, password ({salt, rounds, hash}, in hex), and whether there is an invitation, which proves the
+-- address elsewhere. Answers `created`, `invited`, how many seconds to wait, or what is refused.
+create function app.register_by_password(app text, sandbox text, beside bytea, email text, said jsonb, ids jsonb, counted bytea,
+  mac bytea) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  auth jsonb := app.visit(app, sandbox, beside, 'password', email, email, mac);
+  invited boolean := (said ->> 'invited')::boolean;
+  wait integer;
+begin
+  if not invited and coalesce(auth ->> 'sign_up', 'closed') = 'closed' then
+    return jsonb_build_object('refused', 'sign_up_closed');
+  end if;
+  wait := app.attempt(counted, 10, '1 hour');
+  if wait > 0 then return jsonb_build_object('wait', wait); end if;
+  if (select a.id is not null from app.account(app, sandbox, email) a) then return jsonb_build_object('refused', 'taken'); end if;
+  if invited then return jsonb_build_object('invited', true); end if;
+  if auth ->> 'sign_up' = 'company' or app.org_of_domain(app, sandbox, split_part(lower(email), '@', 2)) is not null then
+    return jsonb_build_object('refused', 'verification_required');
+  end if;
+  perform app.sign_up(app, sandbox, email, said -> 'profile', auth, ids);
+  insert into data.passwords (app_id, sandbox_id, org_id, user_id, salt, rounds, hash, proven)
+    values (app, sandbox, ids ->> 'org', ids ->> 'user', decode(said #>> '{password,salt}', 'hex'),
+      (said #>> '{password,rounds}')::integer, decode(said #>> '{password,hash}', 'hex'), false);
+  perform app.open_account(app, sandbox, email);
+  return jsonb_build_object('created', true);
+end $$;
+grant execute on function app.register_by_password to agentry_api;
 
 -- By what an address's password is to be worked out. Null: there is none.
 create function app.password_of(app text, sandbox text, beside bytea, email text, mac bytea) returns jsonb

@@ -2,11 +2,15 @@ import { allow } from "../../lib/auth/allow.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 import { issue } from "../../lib/tokens/issue.ts";
+import { createLoginToken } from "../../lib/tokens/login.ts";
 import { getMintedToken, listTokens, mintToken, revokeToken } from "../../lib/tokens/queries.ts";
 import {
+  loginToken,
+  loginTokenBody,
   mintedToken,
   mintTokenBody,
   systemAccessToken,
@@ -62,6 +66,19 @@ tokens.delete(
     const user = parseId("user", c.req.param("user_id"));
     const row = await revokeToken(c.var.db, user, parseId("token", c.req.param("token_id")));
     return c.var.answer(toSystemAccessToken(row));
+  },
+);
+
+/** For who was let in elsewhere, or, with a reason, to act as the user: the org reads it. A minute, and once. */
+tokens.post(
+  "/protected/api/v2/developer/apps/:app_id/users/:user_id/login_tokens",
+  named("Make a login token for an org user"),
+  allow("developer:write"),
+  valid("json", loginTokenBody),
+  gives(201, loginToken, 409),
+  async (c) => {
+    const user = parseId("user", c.req.param("user_id"));
+    return c.var.answer(await createLoginToken(c.var.db, user, c.req.valid("json")));
   },
 );
 

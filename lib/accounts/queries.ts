@@ -4,12 +4,13 @@ import { sha256 } from "../auth/keys.ts";
 import { hashesOf, newWorking, type Working } from "../auth/passwords.ts";
 import { newPlaceToken, readPlaceToken } from "../auth/place-tokens.ts";
 import { hex, mac, rootsOf } from "../auth/secrets.ts";
-import { countedBy, ipOf, openVisitor, type Visitor } from "../auth/visitors.ts";
+import { countedBy, ipOf, loginPath, openVisitor, type Visitor } from "../auth/visitors.ts";
 import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { domainOf, isPublicMail } from "../domains/public-mail.ts";
 import { listOf } from "../env.ts";
 import { ApiError, badRequest, forbidden, notFound, unprocessable } from "../errors.ts";
+import { wakeDispatcher } from "../events/remote.ts";
 import { type Id, newId } from "../ids.ts";
 import { mustSendMail, sendMail } from "../mail/send.ts";
 import { type SignedIn, signIn } from "../sign-ins/queries.ts";
@@ -24,7 +25,7 @@ const LINK = "lnk";
 /** Whether who asks means to register: only then, also then, or never. */
 export type Registering = { register: "must" | "may"; profile: Profile } | null;
 
-const tooMany = (wait: number, message: string) =>
+export const tooMany = (wait: number, message: string) =>
   new ApiError(429, "too_many_requests", message, [], { "Retry-After": String(wait) });
 
 const REFUSALS: Record<string, () => ApiError> = {
@@ -37,7 +38,7 @@ const REFUSALS: Record<string, () => ApiError> = {
     ),
 };
 
-type Asking = Reached & { wait?: number; refused?: string };
+type Asking = Omit<Reached, "login"> & { org_slug: string | null; wait?: number; refused?: string };
 
 /** Asks for a mail, and sends it when the answer has gone out: what is so, it alone says. */
 async function ask(
@@ -73,7 +74,9 @@ async function ask(
   if (asked.refused !== undefined) throw REFUSALS[asked.refused]!();
   if (asked.wait)
     throw tooMany(asked.wait, "Too many mails were asked for, to this address or from here. Try again later.");
-  c.executionCtx.waitUntil(sendMail(c.env, signInMail(email, asked, { ...proof, registers: registering !== null })));
+  const login = asked.org_slug && `${listOf(c.env.ISSUERS)[0]}${loginPath(visitor, asked.org_slug)}`;
+  const mail = signInMail(email, { ...asked, login }, { ...proof, registers: registering !== null });
+  c.executionCtx.waitUntil(sendMail(c.env, mail));
 }
 
 /** Six digits, each as likely as any other. */
@@ -129,22 +132,28 @@ export async function askForLink(
 /** Who came in, and whether the account is new. */
 export type Entered = SignedIn & { created: boolean };
 
-async function enter(
-  { db, answer }: Awaited<ReturnType<typeof openVisitor<{ created?: boolean; wait?: number }>>>,
+/** Signs in whom a door of visitors lets in, in the trip that opens it, and tells what the door said. */
+export async function enter<Said extends { created?: boolean }>(
+  c: Asked,
+  { db, answer }: Awaited<ReturnType<typeof openVisitor<Said>>>,
   method: string,
   carrier: SignInRow["carrier"],
-  user_agent: string | undefined,
 ) {
+  const user_agent = c.req.header("User-Agent");
   const { statements, read } = signIn(db, null, { method, carrier, user_agent });
   const signedIn = read(await db.batch(statements));
-  const { wait, created = false } = answer() ?? {};
-  return { wait, entered: signedIn && { ...signedIn, created } };
+  const said = answer();
+  const created = said?.created ?? false;
+  if (signedIn && created) c.executionCtx.waitUntil(wakeDispatcher(c.env, signedIn.user));
+  return { said, entered: signedIn && { ...signedIn, created } };
 }
 
-const idsToBe = () =>
+/** Of whom a door may make, and of what it tells of that. */
+export const idsToBe = () =>
   JSON.stringify({
     ...{ user: newId("user"), org: newId("org") },
     ...{ user_entry: newId("activity_feed_entry"), org_entry: newId("activity_feed_entry") },
+    ...{ user_event: newId("event"), org_event: newId("event") },
   });
 
 /** Signs in by a code, or registers. 401 for every flaw alike. */
@@ -161,7 +170,7 @@ export async function enterByCode(
     { method: "email_code", message: hex(hash) },
     ["email_code", hex(hash), hash, codes, idsToBe()],
   );
-  const { entered } = await enter(door, "email_code", carrier, c.req.header("User-Agent"));
+  const { entered } = await enter(c, door, "email_code", carrier);
   if (!entered)
     throw new ApiError(401, "invalid_code", "This code is wrong, was used or has expired. Ask for another one.");
   return entered;
@@ -188,7 +197,7 @@ export async function enterByLink(
     { method: "magic_link", message: hex(hash) },
     ["magic_link", hex(hash), hash, null, idsToBe()],
   );
-  const { entered } = await enter(door, "magic_link", carrier, c.req.header("User-Agent"));
+  const { entered } = await enter(c, door, "magic_link", carrier);
   if (!entered) throw wrong();
   return entered;
 }
@@ -221,11 +230,11 @@ export async function enterByPassword(
   const stored = await openVisitor<Stored>(c, visitor, "password_of", by, [email]);
   await stored.db.enter();
   const hashes = await hashesOf(roots, password, workingOf(stored.answer()));
-  const door = await openVisitor<{ wait?: number }>(c, visitor, "enter_by_password", by, [
+  const door = await openVisitor<{ created?: never; wait?: number }>(c, visitor, "enter_by_password", by, [
     ...[email, hashes.map(bytea), await triesOf(roots, visitor, email)],
   ]);
-  const { wait, entered } = await enter(door, "password", "api", c.req.header("User-Agent"));
-  if (wait) throw tooMany(wait, TOO_MANY_TRIES);
+  const { said, entered } = await enter(c, door, "password", "api");
+  if (said?.wait) throw tooMany(said.wait, TOO_MANY_TRIES);
   if (!entered) throw new ApiError(401, "invalid_credentials", "The address or the password is wrong.");
   return entered;
 }

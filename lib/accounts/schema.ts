@@ -1,14 +1,15 @@
 import * as v from "valibot";
 import { text } from "../http/valid.ts";
 import { OWN_PATH } from "../pages/page.ts";
+import { timeZone } from "../schedules/time-zone.ts";
 
 const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
 /** By characters, of which one may be any sign. */
 const password = v.pipe(v.string(), v.minLength(10, "must have at least 10 characters"), v.maxLength(256));
 const name = v.nullish(text(200), null);
 const alias = v.nullish(text(100), null);
-/** Taken as the SDK sends it: nothing shows times of a person's own yet. */
-const timezone = v.nullish(text(64));
+/** Checked, and not kept: nothing shows times of a person's own yet. */
+const timezone = v.nullish(timeZone);
 /** Asked for, or not: what an app's `sign_up` says holds. */
 const set_org = v.nullish(v.boolean());
 
@@ -22,6 +23,12 @@ const redirect_uri = v.nullish(
 
 export const loginCodeBody = v.strictObject({ email });
 export const registerCodeBody = v.strictObject({ email, full_name: name, alias, timezone, set_org });
+/** `invite_code`: the key of an invitation into an org. */
+export const registerBody = v.strictObject({
+  ...{ email, full_name: name, alias, timezone, set_org, password: v.nullish(password) },
+  ...{ invite_code: v.nullish(text(200)), team_invite: v.nullish(text(200)) },
+});
+export type Register = v.InferOutput<typeof registerBody>;
 export const verifyCodeBody = v.strictObject({ email, code: text(40), timezone });
 export const loginLinkBody = v.strictObject({ email, redirect_uri });
 export const registerLinkBody = v.strictObject({ email, full_name: name, alias, redirect_uri, timezone, set_org });

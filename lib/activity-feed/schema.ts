@@ -16,6 +16,9 @@ export const kinds = [
   "work_item_completed",
   "generic",
   ...told,
+  // Of no change of a row.
+  "scim.last_owner_deactivated",
+  "user.impersonated",
 ] as const;
 /** The wire has two vocabularies of levels; a filter takes both. Nothing is stored as debug or audit. */
 export const levels = ["debug", "info", "warn", "warning", "error", "audit"] as const;

@@ -5,7 +5,7 @@
 import { createMiddleware } from "hono/factory";
 import { CompiledQuery } from "kysely";
 import { connect } from "../db/neon.ts";
-import type { None } from "../db/schema.ts";
+import { NONE, type None } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
 import { unauthenticated } from "../errors.ts";
 import type { Env } from "../http/router.ts";
@@ -13,7 +13,7 @@ import { problemResponse, withSpec } from "../http/spec.ts";
 import type { Id } from "../ids.ts";
 import type { Asked } from "./allow.ts";
 import { looksLikeKey, parseKey } from "./keys.ts";
-import { mac } from "./secrets.ts";
+import { hex, mac } from "./secrets.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 /** Where somebody asks to be let in: `beside` is the hash of the key that says so; null where one of our own pages does. */
@@ -57,7 +57,7 @@ export const visits = withSpec(
 export async function openVisitor<Answer>(
   c: Asked,
   { app, sandbox, beside }: Visitor,
-  door: "ask_by_mail" | "enter_by_mail" | "password_of" | "enter_by_password",
+  door: "ask_by_mail" | "enter_by_mail" | "password_of" | "enter_by_password" | "register_by_password",
   { method, message }: { method: Method; message: string },
   args: unknown[],
 ) {
@@ -76,6 +76,20 @@ export async function openVisitor<Answer>(
   return { db: new TenantDb(connection, at, { kind: "app", app, sandbox }, "write"), answer: () => answer };
 }
 
+/** The door of a login token, which opens its user's org: the first trip uses it up. The key beside it must live, too. */
+export async function openLogin(
+  c: Asked,
+  { app, sandbox, beside }: Visitor,
+  kind: string,
+  { org, hash }: { org: Id<"org"> | None; hash: Bytes },
+): Promise<TenantDb> {
+  const tag = await mac(c.env.ROOT_SECRETS, ["once", app, sandbox, org, kind, hex(hash)].join("."), "door");
+  const all = [app, sandbox, org, beside, hash, tag];
+  const enter = CompiledQuery.raw("select app.enter_login($1, $2, $3, $4, $5, $6)", all);
+  const at: Door = { enter, permission: "self", viewer: { kind: "object" }, onTold: () => {} };
+  return new TenantDb(connect(c.env.DATABASE_URL, c.env.DATABASE), at, { kind: "org", app, sandbox, org }, "write");
+}
+
 /** What a login page says of its place: the names of the app and, where one was named, of the org. Null: there is none. */
 export async function showLogin(c: Asked, { app, sandbox }: Omit<Visitor, "beside">, slug: string) {
   const tag = await mac(c.env.ROOT_SECRETS, ["login", app, sandbox, slug].join("."), "door");
@@ -83,6 +97,10 @@ export async function showLogin(c: Asked, { app, sandbox }: Omit<Visitor, "besid
   const [result] = await connect(c.env.DATABASE_URL, c.env.DATABASE)([query], "read");
   return (result!.rows[0] as { place: { app: string; org: string | null } | null }).place;
 }
+
+/** The address of an org's login page, below the base URL. */
+export const loginPath = ({ app, sandbox }: Omit<Visitor, "beside">, slug: string) =>
+  ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), slug].join("/");
 
 /** The org whose provider signs in the people of an address's domain. Null: none does. */
 export async function ssoOf(c: Asked, { app, sandbox }: Omit<Visitor, "beside">, domain: string) {

@@ -192,6 +192,8 @@ export interface Database {
     status: OrgStatus;
     created_at: Stamp;
     updated_at: Stamp;
+    kind: Generated<"company" | "personal">;
+    owner_user_id: Fixed<Id<"user"> | null>;
   };
   users: Owner & {
     id: Fixed<Id<"user">>;
@@ -312,6 +314,7 @@ export interface Database {
     rounds: Fixed<number>;
     hash: Fixed<Uint8Array>;
     changed_at: Stamp;
+    proven: Generated<boolean>;
   };
   one_time_secrets: Owner & {
     kind: Fixed<string>;

@@ -325,6 +325,7 @@ export class TenantDb {
       | "sign_in"
       | "sign_in"
       | "sign_in_granted"
+      | "sign_in_as_kept"
       | "decide_device"
       | "end_sign_ins"
       | "sign_in"

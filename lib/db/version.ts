@@ -45,5 +45,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-29-oauth",
   "2026-11-29-scim",
   "2026-11-30-sso",
+  "2026-12-01-entry",
   "2026-12-02-sso",
 ];

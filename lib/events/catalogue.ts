@@ -111,6 +111,11 @@ const told = {
   "thread.session.leave": event("An agent takes no part in a thread any more.", member, {
     ...{ thread: ids.thread, agent: ids.agent },
   }),
+  "user.impersonated": event(
+    "The app's developer signs in as a user, and says why.",
+    v.strictObject({ user: text, actor: text, reason: text }),
+    { user: ids.user, actor: sampleId(kinds.app.prefix), reason: "She can't see her agents." },
+  ),
   "webhook_endpoint.failing": event(
     "No attempt to deliver to a webhook endpoint has succeeded for so long. Told after an hour, a day and four days.",
     v.strictObject({ id: text, failing_since: stamp }),

@@ -1,7 +1,8 @@
 /** What starts a routine or an automation: by an event's name, what of it does. */
 import * as v from "valibot";
 import { map, text } from "../http/valid.ts";
-import { policies, timeZone } from "../schedules/schema.ts";
+import { policies } from "../schedules/schema.ts";
+import { timeZone } from "../schedules/time-zone.ts";
 
 /** Under which an `event_config` has what concerns the clock. */
 export const CRON_EVENT = "schedule.cron";

@@ -1,8 +1,9 @@
 /** Invitations into an org: each is for who proves its address, by the key that was mailed there. */
 import { sql } from "kysely";
 import { type Asked, newOneTime, type OneTime, openOnce } from "../auth/allow.ts";
+import type { Working } from "../auth/passwords.ts";
 import { readPlaceToken } from "../auth/place-tokens.ts";
-import type { Role } from "../db/schema.ts";
+import type { None, Role } from "../db/schema.ts";
 import { mustHold } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, notFound, refused } from "../errors.ts";
@@ -123,22 +124,37 @@ export async function revokeInvitation(db: TenantDb, org: Id<"org">, id: Invitat
   await db.telling(change, telling("revoked")).executeTakeFirstOrThrow(() => notFound("invitation"));
 }
 
+/** Who registers by an invitation, with a password. */
+type Invited = {
+  app: Id<"app">;
+  sandbox: Id<"sandbox"> | None;
+  email: string;
+  name: string | null;
+  alias: string | null;
+  password: Working & { hash: Uint8Array };
+};
+
 /**
  * Makes a user of whoever has the key, in its org and with its role, and signs in: the key proves the address. Used up by
- * that, and by nothing less. 404 for a key that was used, has expired, was taken back or never there; 409 where the address
- * is somebody's already.
+ * that, and by nothing less. 404 for a key that was used, has expired, was taken back or never there, or isn't of the address
+ * of who is said to come, with what that one says of himself; 409 where the address is somebody's already.
  */
-export async function acceptInvitation(c: Asked, key: string, said: Omit<SignIn, "method">) {
+export async function acceptInvitation(c: Asked, key: string, said: Omit<SignIn, "method">, who?: Invited) {
+  const { hash, ...place } = await readPlaceToken(KEY.prefix, key);
+  if (who && (place.app !== who.app || place.sandbox !== who.sandbox)) throw notFound("invitation");
   const { db } = await openOnce(c, KEY, key);
-  const { hash } = await readPlaceToken(KEY.prefix, key);
   const secret = db.selectFrom("one_time_secrets").where("kind", "=", KEY.kind).where("hash", "=", hash);
-  const meant = sql<boolean>`id = (${secret.select(sql`payload ->> 'invitation'`.as("invitation"))}) and expires_at > now()`;
+  const meant = sql<boolean>`id = (${secret.select(sql`payload ->> 'invitation'`.as("invitation"))}) and expires_at > now()
+    and email_key = coalesce(${who ? who.email.toLowerCase() : null}::text, email_key)`;
+  const invitation = db.selectFrom("org_invitations").where(meant);
   const user = newId("user");
   const { statements, read } = signIn(db, user, { ...said, method: "invitation" });
-  const answers = await db.batch({
+  // Refused, the key is not used up.
+  const gate = sql`select app.must_reach('invitation', (${invitation.select(sql`true`.as("may"))}))`;
+  const answers = await db.behind(gate).batch({
     made: db.telling(
-      db.insertUnder(db.selectFrom("org_invitations").where(meant), "users", {
-        ...{ id: user, email: sql`email`, role: sql`role` },
+      db.insertUnder(invitation, "users", {
+        ...{ id: user, email: sql`email`, role: sql`role`, name: who?.name, alias: who?.alias },
       } as never),
       {
         kind: "user.created",
@@ -147,6 +163,11 @@ export async function acceptInvitation(c: Asked, key: string, said: Omit<SignIn,
         readers: sql`array['user:' || id]`,
       },
     ),
+    ...(who && {
+      password: db.insertUnder(db.selectFrom("users").where("users.id", "=", user), "passwords", {
+        ...{ user_id: user, ...who.password },
+      } as never),
+    }),
     accepted: db.telling(db.deleteFrom("org_invitations").where(meant), {
       ...telling("accepted"),
       user_id: sql`${user}::text`,

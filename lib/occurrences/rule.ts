@@ -4,7 +4,8 @@ import type { Row } from "../db/schema.ts";
 import { CRON_EVENT } from "../events/trigger.ts";
 import { nextOccurrence, parseCron } from "../schedules/clock.ts";
 import { UTC } from "../schedules/queries.ts";
-import { policies, timeZone, usualPolicies } from "../schedules/schema.ts";
+import { policies, usualPolicies } from "../schedules/schema.ts";
+import { timeZone } from "../schedules/time-zone.ts";
 import type { Planned } from "./plan.ts";
 
 export type Scheduled = "agent_schedule" | "agent_routine" | "automation";

@@ -64,6 +64,9 @@ export type ListOrgs = v.InferOutput<typeof searchOrgsQuery> & { status?: OrgSta
 
 export type OrgRow = Row<"orgs">;
 
+/** A company, or one person's own. */
+export const kind = v.picklist(["company", "personal"]);
+
 export const org = v.strictObject({
   id: v.string(),
   app: v.string(),
@@ -75,7 +78,7 @@ export const org = v.strictObject({
   industry: nullable,
   description: nullable,
   status,
-  kind: v.literal("company"),
+  kind,
   owner_user: nullable,
   owned_products: v.array(v.string()),
   onboarding_track: nullable,
@@ -86,7 +89,7 @@ export const org = v.strictObject({
 export const orgPage = pageOf(org);
 export const orgList = v.strictObject({ data: v.array(org) });
 
-/** The org as the API shows it. An org that a developer makes is a company, and nobody owns it as a person. */
+/** The org as the API shows it. Who owns it as a person is of a personal one alone. */
 export const toOrg = (row: OrgRow): v.InferOutput<typeof org> => ({
   id: row.id,
   app: row.app_id,
@@ -98,8 +101,8 @@ export const toOrg = (row: OrgRow): v.InferOutput<typeof org> => ({
   industry: row.industry,
   description: row.description,
   status: row.status,
-  kind: "company",
-  owner_user: null,
+  kind: row.kind,
+  owner_user: row.owner_user_id,
   owned_products: [],
   onboarding_track: null,
   onboarding_solution_lookup_key: null,
@@ -112,12 +115,12 @@ export const orgSummary = v.strictObject({
   id: v.string(),
   name: v.string(),
   domain: v.string(),
-  kind: v.literal("company"),
+  kind,
 });
 export const orgSummaryPage = pageOf(orgSummary);
-export const toOrgSummary = ({ id, name, domain }: OrgRow): v.InferOutput<typeof orgSummary> => ({
+export const toOrgSummary = ({ id, name, domain, kind }: OrgRow): v.InferOutput<typeof orgSummary> => ({
   id,
   name,
   domain,
-  kind: "company",
+  kind,
 });

@@ -60,17 +60,6 @@ export function parseCron(text: string): Cron | null {
   };
 }
 
-/** Whether it is the name of a time zone of the IANA database. */
-export function isTimeZone(name: string): boolean {
-  if (name.length > 64 || !/^[A-Za-z]/.test(name)) return false;
-  try {
-    new Intl.DateTimeFormat("en", { timeZone: name });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** Eight years without a 29 February lie about 2100, and no longer ones. */
 const MOST_DAYS = 8 * 366 + 1;
 /** In that time no clock is changed as often. */

@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { catchups, overlaps, type Row, scheduleStatuses, scheduleTypes } from "../db/schema.ts";
 import { metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
-import { isTimeZone, parseCron } from "./clock.ts";
+import { parseCron } from "./clock.ts";
+import { timeZone } from "./time-zone.ts";
 
 /** Five cron fields, read in a time zone: see lib/schedules/clock.ts. */
 export const cronText = v.pipe(
@@ -10,10 +11,6 @@ export const cronText = v.pipe(
     (pattern) => parseCron(pattern) !== null,
     "must be five cron fields, as 0 9 * * MON-FRI, of a time that comes",
   ),
-);
-export const timeZone = v.pipe(
-  text(64),
-  v.check((zone) => isTimeZone(zone), "must be a time zone of the IANA database, as Europe/Berlin"),
 );
 const instant = v.pipe(
   text(40),

@@ -19,6 +19,8 @@ export type SignIn = {
   expires_in?: number;
   /** It gets what the door found that the person has granted to a client, instead; which proves nobody anew. */
   granted?: true;
+  /** How it came about, and whether that proves who it is, is what was kept of it and the door found, instead. */
+  kept?: true;
   user_agent?: string | undefined;
   /** Who signs in as this user, where it is somebody else. */
   actor?: string;
@@ -36,10 +38,10 @@ const GRANTABLE = resources.map((resource) => `${resource}:*`);
 export const signingIn = (
   db: TenantDb,
   { user, token, sign_in }: Ids,
-  { scopes = [FULL_ACCESS], expires_in, granted, ...said }: SignIn,
+  { scopes = [FULL_ACCESS], expires_in, granted, kept, ...said }: SignIn,
 ) =>
   db.call<Row<"tokens">>(
-    granted ? "sign_in_granted" : "sign_in",
+    granted ? "sign_in_granted" : kept ? "sign_in_as_kept" : "sign_in",
     [
       ...[user, token, sign_in, newId("activity_feed_entry"), JSON.stringify(grants(granted ? GRANTABLE : scopes))],
       JSON.stringify({

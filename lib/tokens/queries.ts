@@ -49,24 +49,28 @@ export async function mintToken(
   });
   const [row] = made;
   if (row) return { token: row, generation: row.family_id === null ? null : 0 };
-  // Minting is what must be fast: only a refusal pays for its reason, with a second trip.
+  throw await refusalToMint(db, user);
+}
+
+/** Why nothing was made for a user. Making is what must be fast: only a refusal pays for its reason, with a second trip. */
+export async function refusalToMint(db: TenantDb, user: Id<"user">): Promise<ApiError> {
   const found = await db
     .selectFrom("users")
     .leftJoin(db.selectFrom("orgs").selectAll().as("org"), "org.id", "users.org_id")
-    .select(["users.role", "users.deactivated_at", "org.status"])
+    .select(["users.role", "users.deactivated_at", "users.is_system_user", "org.status"])
     .where("users.id", "=", user)
     .executeTakeFirst();
-  throw notMinted(found);
+  return notMinted(found);
 }
 
-function notMinted(
-  user: { role: Role | null; status: string | null; deactivated_at?: string | null } | undefined,
-): ApiError {
+type Refused = { role: Role | null; status: string | null; deactivated_at?: string | null; is_system_user?: boolean };
+function notMinted(user: Refused | undefined): ApiError {
   if (!user) return notFound("user");
   if (user.deactivated_at) return refused("user_deactivated", "The user is deactivated. Make it active first.");
   if (!user.role) return invalid({ field: "user_id", message: "has no org: a token is minted for an org's user" });
   if (user.status === "suspended")
     return refused("org_suspended", "The user's org is suspended. Make it active first.");
+  if (user.is_system_user) return invalid({ field: "user_id", message: "is a system user, which nobody signs in as" });
   return invalid({ field: "scopes", message: `grant nothing: none of them is held by the role ${user.role}` });
 }
 

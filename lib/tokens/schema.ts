@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { FULL_ACCESS, isScope } from "../auth/permissions.ts";
 import type { Row } from "../db/schema.ts";
-import { list, nullable, stamp, text } from "../http/valid.ts";
+import { list, nullable, rule, stamp, text } from "../http/valid.ts";
+import { timeZone } from "../schedules/time-zone.ts";
 import { type NamedUserRow, toUser, user } from "../users/schema.ts";
 
 export const DEFAULT_LIFETIME_S = 3600;
@@ -37,6 +38,23 @@ export const personalTokenBody = v.strictObject({
   expires_in_days: v.optional(v.picklist([7, 30, 60, 90, 365]), 30),
 });
 export type PersonalToken = v.InferOutput<typeof personalTokenBody>;
+
+export const loginTokenBody = v.pipe(
+  v.strictObject({
+    /** To act as the user, and not to let it in: the org reads the reason. */
+    impersonate: v.optional(v.boolean(), false),
+    reason: v.optional(v.pipe(text(500), v.regex(/\S/, "must say something"))),
+  }),
+  rule(
+    "reason",
+    ({ impersonate, reason }) => impersonate === (reason !== undefined),
+    "goes with impersonate, which needs one",
+  ),
+);
+export type LoginTokenBody = v.InferOutput<typeof loginTokenBody>;
+export const loginToken = v.strictObject({ token: v.string(), expires_at: stamp });
+/** Checked, and not kept: nothing shows times of a person's own yet. */
+export const exchangeBody = v.strictObject({ token: text(200), timezone: v.nullish(timeZone) });
 
 export const refreshBody = v.strictObject({ refresh_token: v.string() });
 

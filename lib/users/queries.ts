@@ -18,10 +18,11 @@ const around = (db: TenantDb, of: "users" | "subject") => ({
   sandbox_name: db.valueOf("sandboxes", "name", sql.ref(`${of}.sandbox_id`)),
   org_name: db.valueOf("orgs", "name", sql.ref(`${of}.org_id`)),
   org_slug: db.valueOf("orgs", "slug", sql.ref(`${of}.org_id`)),
+  org_kind: db.valueOf("orgs", "kind", sql.ref(`${of}.org_id`)),
 });
 
 const namedUsers = (db: TenantDb) => {
-  const { app_name, sandbox_name, org_name, org_slug } = around(db, "users");
+  const { app_name, sandbox_name, org_name, org_slug, org_kind } = around(db, "users");
   return db
     .selectFrom("users")
     .selectAll()
@@ -30,6 +31,7 @@ const namedUsers = (db: TenantDb) => {
       sandbox_name.as("sandbox_name"),
       org_name.as("org_name"),
       org_slug.as("org_slug"),
+      org_kind.as("org_kind"),
     ]);
 };
 

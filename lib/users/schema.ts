@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { type Role, type Row, real, roles } from "../db/schema.ts";
 import { idOf, metadata, notYet, nullable, text } from "../http/valid.ts";
+import { type OrgRow, kind as orgKind } from "../orgs/schema.ts";
 import { pageOf, pageQuery } from "../paging.ts";
 
 export const email = v.pipe(text(254), v.rfcEmail("must be an e-mail address"));
@@ -82,6 +83,7 @@ export type NamedUserRow = UserRow & {
   sandbox_name?: string | null;
   org_name?: string | null;
   org_slug?: string | null;
+  org_kind?: OrgRow["kind"] | null;
 };
 
 /** The role as the wire shows it. */
@@ -119,7 +121,7 @@ export const toUser = (row: NamedUserRow): v.InferOutput<typeof user> => ({
 
 export const currentUser = v.strictObject({
   ...person,
-  org_kind: v.nullable(v.literal("company")),
+  org_kind: v.nullable(orgKind),
   notification_settings: v.record(v.string(), v.unknown()),
   profile_picture: v.null(),
   timezone: v.null(),
@@ -129,7 +131,7 @@ export const currentUser = v.strictObject({
 /** The user as it sees itself. */
 export const toCurrentUser = (row: NamedUserRow): v.InferOutput<typeof currentUser> => ({
   ...toPerson(row),
-  org_kind: real(row.org_id) && "company",
+  org_kind: row.org_kind ?? null,
   notification_settings: {},
   profile_picture: null,
   timezone: null,

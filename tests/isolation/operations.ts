@@ -27,6 +27,8 @@ export const PUBLIC = [
     "request/link",
     "verify/link",
     "login",
+    "register",
+    "token",
   ].map((what) => `POST /api/v1/auth/${what}`),
   "GET /api/v1/auth/allowed_auth_methods",
   // Its credential is its address: tests/hooks/hooks.test.ts tries others.
@@ -90,6 +92,8 @@ const NOT_READY: Record<string, number> = {
       "request/link",
       "verify/link",
       "login",
+      "register",
+      "token",
     ].map((what) => [`POST /api/v1/auth/${what}`, 401]),
   ),
   // By a token that was minted, and proves nobody.

@@ -63,6 +63,7 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     // It only says where.
     "POST /protected/api/v2/developer/apps/{app_id}/orgs/{id}/sso/test",
     // A mail more, or a sign-in more: what is used up works once, and no answer that holds a credential is kept.
+    "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/login_tokens",
     ...["login/code", "register/code", "login/link", "register/link", "request/link", "verify/link", "login"].map(
       (what) => `POST /api/v1/auth/${what}`,
     ),

@@ -1,13 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  isTimeZone,
-  jitterOf,
-  localAt,
-  nextOccurrence,
-  parseCron,
-  shortestInterval,
-} from "../../../lib/schedules/clock.ts";
+import { jitterOf, localAt, nextOccurrence, parseCron, shortestInterval } from "../../../lib/schedules/clock.ts";
+import { isTimeZone } from "../../../lib/schedules/time-zone.ts";
 
 const MINUTE = 60_000;
 const DAY = 86_400_000;
