@@ -30,6 +30,7 @@ import { leave, takeBackchannel, takeLogout } from "../../lib/sso/logout.ts";
 import { spMetadata } from "../../lib/sso/saml/metadata.ts";
 import { Refused } from "../../lib/sso/saml/refused.ts";
 import { addressesOf, url } from "../../lib/sso/schema.ts";
+import { loginToken } from "../../lib/tokens/login.ts";
 
 const sso = router();
 const COOKIE = "agentry-sso";
@@ -91,7 +92,10 @@ sso.get("/sso/:app/:sandbox/:org/callback", named("Take an OIDC answer"), leads(
   goOn(c, await takeCallback(await open(c), c.env, new URL(c.req.url))),
 );
 
-/** Signs in the browser that began. Two round trips: who it is, and until when, is known by what was parked. */
+/**
+ * Signs in the browser that began, or, where an address of the app's was named, whoever is there, by a login token. Two round
+ * trips: who it is, and until when, is known by what was parked.
+ */
 sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(), async (c) => {
   const place = placeOf(c);
   const cookie = getCookie(c, COOKIE, "host") ?? "";
@@ -104,13 +108,18 @@ sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(),
   const at = await openSso(c, place);
   const { method, details, user } = parked;
   const max_s = lifetimeOf(parked, new Date());
+  deleteCookie(c, COOKIE, OF_COOKIE);
+  if (parked.redirect_uri) {
+    const { kept, read } = await loginToken(at, user, { method, auth_time: true, details, max_s });
+    const made = read((await at.batch({ kept })).kept);
+    return made ? c.redirect(withToken(parked.redirect_uri, made.token), 303) : refused(c, "finish");
+  }
   const user_agent = c.req.header("User-Agent");
   const { statements, read } = signIn(at, user, { method, carrier: "browser", user_agent, details, max_s });
   const signedIn = read(await at.batch(statements));
   if (!signedIn) return refused(c, "finish");
   const { sign_in } = signedIn;
   await giveSession(c, c.env.ROOT_SECRETS, { ...place, user, sign_in: sign_in.id }, sign_in.ends_at);
-  deleteCookie(c, COOKIE, OF_COOKIE);
   return c.redirect(parked.return_to ?? loginOf(place, signedIn.user.org_slug!), 303);
 });
 
@@ -187,6 +196,12 @@ function refused(c: Context, reference: string) {
     html`<p>Ask an admin of your organization, who finds the reason by this reference: ${reference}</p>`,
     { status: 400 },
   );
+}
+
+function withToken(redirect_uri: string, token: string): string {
+  const url = new URL(redirect_uri);
+  url.searchParams.set("token", token);
+  return url.href;
 }
 
 /** The login page of an org. */

@@ -178,6 +178,38 @@ describe("a login", () => {
     expect(response.status).toBe(400);
   });
 
+  it("leads to an address of the app's, where it is registered, with a login token that signs in once", async () => {
+    const app = await anApp();
+    const org = await anOrg(app, { session_max_s: 600 });
+    const to = (uri: string) => `?redirect_uri=${encodeURIComponent(uri)}`;
+    const uri = "https://app.example:8443/done?state=x";
+    expect((await begun(org, aBrowser(), to(uri))).response.status).toBe(400);
+    const settings = { auth: { redirect_hosts: ["app.example:8443"] } };
+    await must(app.asDeveloper("PATCH", app.at, { settings }), 200);
+    for (const bad of ["https://app.example/done", "https://evil.example", "javascript:alert(1)", "/done", "x"]) {
+      expect((await begun(org, aBrowser(), to(bad))).response.status).toBe(400);
+    }
+    const browser = aBrowser();
+    const { id } = await begun(org, browser, to(uri));
+    await posted(org, browser, answer(org, id));
+    const done = await finished(org, browser);
+    const location = new URL(done.headers.get("Location")!);
+    const token = location.searchParams.get("token")!;
+    expect([location.origin, location.searchParams.get("state"), browser.cookies.size]).toEqual([
+      ...["https://app.example:8443", "x", 0],
+    ]);
+    const visitor = caller({ "x-archastro-api-key": app.publishable_key });
+    const enter = () => visitor("POST", "/api/v1/auth/token", { token });
+    const access = (await must(enter(), 200)).token;
+    expect((await must(caller(bearer(access))("GET", "/api/v1/users/me"), 200)).email).toBe(`ada@${org.domain}`);
+    expect((await enter()).status).toBe(401);
+    const [made] = await sql(
+      "select method, extract(epoch from ends_at - created_at)::int <= 600 as bounded, details ->> 'session_index' as session from data.token_families where org_id = $1 and carrier = 'api'",
+      [org.id],
+    );
+    expect(made).toEqual({ method: "saml", bounded: true, session: "s1" });
+  });
+
   it("is finished by no other browser, and by the one that asked once", async () => {
     const org = await anOrg(await anApp());
     const [browser, thief] = [aBrowser(), aBrowser()];
