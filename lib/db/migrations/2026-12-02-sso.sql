@@ -207,12 +207,14 @@ begin
        where c.ctid = any (array(select b.ctid from data.sso_connections b where b.warn_at <= now()
          order by b.warn_at limit most for no key update skip locked))
       returning c.*)
-    select d.app_id, d.org_id, d.id, a.name, o.name, (select min(e) from unnest(d.certificate_ends) e where e > now()),
+    select d.app_id, d.org_id, d.id, a.name, o.name, soon.ends_at,
         array(select u.email from data.users u where (u.app_id, u.sandbox_id, u.org_id) = (d.app_id, d.sandbox_id, d.org_id)
           and u.role = 'owner' and u.email is not null and u.deactivated_at is null and u.ended_at is null order by u.id limit 20)
       from due d join data.apps a on a.id = d.app_id
         join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (d.app_id, d.sandbox_id, d.org_id)
-     where d.sandbox_id = '-' and d.provider = 'saml' and d.status <> 'incomplete' and o.status <> 'suspended'
+        -- Of one that has ended meanwhile every login says so.
+        cross join lateral (select min(e) as ends_at from unnest(d.certificate_ends) e where e > now()) soon
+     where soon.ends_at < now() + interval '30 days' and d.sandbox_id = '-' and d.provider = 'saml' and d.status <> 'incomplete' and o.status <> 'suspended'
        and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (d.app_id, d.sandbox_id) and e.id = d.org_id);
 end $$;
 grant execute on function app.claim_sso_warnings to agentry_api;
