@@ -142,7 +142,7 @@ export const kinds = {
   sso: kind({ prefix: "sso", table: "sso_connections", name: "SSO connection", title: "provider", tells: changes }),
   sso_attempt: kind({ prefix: "ssa", table: "sso_attempts", name: "try to sign in" }),
   sso_identity: kind({ prefix: "ssi", table: "sso_identities", name: "SSO identity" }),
-  sign_in: kind({ prefix: "saf", table: "token_families", name: "sign-in", tells: ["succeeded", "ended"] }),
+  sign_in: kind({ prefix: "saf", table: "token_families", name: "sign-in", tells: ["succeeded", "refused", "ended"] }),
   token: kind({ prefix: "sat", table: "tokens", name: "token", tells: ["created", "revoked", "reuse_detected"] }),
   tool_call: kind({ prefix: "tcl", table: "tool_calls", name: "tool call" }),
   // A session's own history: its row holds the id.
@@ -179,6 +179,12 @@ export const told = Object.entries(kinds).flatMap(([kind, facts]) =>
 );
 
 /** What isn't an event, too. Credentials are made thousands of times a second: each is told of, and nobody is woken. */
-const quiet = ["token.created", "token.reuse_detected", "sign_in.succeeded", "sign_in.ended"] as const satisfies Told[];
+const quiet = [
+  "token.created",
+  "token.reuse_detected",
+  "sign_in.succeeded",
+  "sign_in.refused",
+  "sign_in.ended",
+] as const satisfies Told[];
 export type Published = Exclude<Told, (typeof quiet)[number]>;
 export const published = told.filter((name): name is Published => !quiet.some((one) => one === name));

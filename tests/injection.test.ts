@@ -420,6 +420,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       ),
       call("enter_scim", app.id, "-", app.victim, noHash, await tag("scim", app.id, "-", app.victim, noHash.slice(2))),
       call("bring_in", app.id, "-", app.mine, "scim", "nobody@nowhere.example", ofMine),
+      call("bring_in", app.id, "-", app.mine, "sso", "nobody@nowhere.example", ofMine),
       // Nor a client's, a code's or a device's door; nor does it decide for the victim what a device waits for.
       call("enter_client", app.id, "-", newId("oauth_client"), noHash, forged),
       call("enter_code", app.id, "-", app.victim, onceHash, newId("activity_feed_entry"), forged),
@@ -432,6 +433,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       call("claim_behind", ofMine, "100"),
       call("claim_behind_runs", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),
+      call("claim_sso_warnings", ofMine, "100"),
       call("claim_unnumbered", ofMine, "100"),
       call("erased", ofMine, "{1}"),
     ]) {

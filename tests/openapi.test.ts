@@ -71,7 +71,7 @@ it("says of every operation who may, what comes in and what goes out", async () 
     ...["/oauth/device/authorize", "/oauth/revoke", "/oauth/scopes", "/oauth/token"],
     "/openapi.json",
     "/readyz",
-    ...["acs", "callback", "finish", "logout", "metadata", "slo", "slo", "start"].map(
+    ...["acs", "backchannel", "callback", "finish", "logout", "logout", "metadata", "slo", "slo", "start"].map(
       (path) => `/sso/{app}/{sandbox}/{org}/${path}`,
     ),
   ]);

@@ -155,7 +155,7 @@ ${
 }</li>`,
   );
   // Its provider is told, too.
-  const viaProvider = own.method === "saml";
+  const viaProvider = own.method === "saml" || own.method === "oidc";
   return page(
     c,
     `You are signed in to ${user.org_name ?? user.app_name}`,

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
+import * as v from "valibot";
 import { openOnce, openSso, readPageSession, type SsoPlace } from "../../lib/auth/allow.ts";
 import { readPlaceToken } from "../../lib/auth/place-tokens.ts";
 import { giveSession, mustBeSameOrigin, takeSession } from "../../lib/auth/sessions.ts";
@@ -9,14 +10,15 @@ import { notFound } from "../../lib/errors.ts";
 import { readBody } from "../../lib/http/body.ts";
 import { type Env, router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
-import { isId, newId } from "../../lib/ids.ts";
-import { html, OWN_PATH, page } from "../../lib/pages/page.ts";
+import { isId } from "../../lib/ids.ts";
+import { html, mustBeOurForm, OWN_PATH, page } from "../../lib/pages/page.ts";
 import { signIn } from "../../lib/sign-ins/queries.ts";
-import { leads } from "../../lib/sso/leads.ts";
+import { heard, leads } from "../../lib/sso/leads.ts";
 import {
   begin,
   FINISH,
   lifetimeOf,
+  note,
   type Outcome,
   type Parked,
   readConnection,
@@ -24,10 +26,11 @@ import {
   takeCallback,
   takeResponse,
 } from "../../lib/sso/login.ts";
-import { leave, takeLogout } from "../../lib/sso/logout.ts";
+import { leave, takeBackchannel, takeLogout } from "../../lib/sso/logout.ts";
 import { spMetadata } from "../../lib/sso/saml/metadata.ts";
 import { Refused } from "../../lib/sso/saml/refused.ts";
-import { addressesOf } from "../../lib/sso/schema.ts";
+import { addressesOf, url } from "../../lib/sso/schema.ts";
+import { loginToken } from "../../lib/tokens/login.ts";
 
 const sso = router();
 const COOKIE = "agentry-sso";
@@ -59,12 +62,16 @@ sso.get(
 /** Sends the browser to the provider. */
 sso.get("/sso/:app/:sandbox/:org/start", named("Sign in by an org's SSO"), leads(), async (c) => {
   const place = placeOf(c);
-  const asked = c.req.query("return_to") ?? null;
-  if (asked !== null && !OWN_PATH.test(asked)) return refused(c, "return_to");
+  const { return_to = null, redirect_uri = null } = c.req.query();
+  if (return_to !== null && !OWN_PATH.test(return_to)) return refused(c, "return_to");
+  if (redirect_uri !== null && !v.is(url, redirect_uri)) return refused(c, "redirect_uri");
   const session = await readPageSession(c);
   const own = session?.org === place.org ? session : null;
   try {
-    const { location, cookie } = await begin(await openSso(c, place), c.env, { place, return_to: asked, session: own });
+    const { location, cookie } = await begin(await openSso(c, place), c.env, {
+      ...{ place, session: own },
+      to: { return_to, redirect_uri },
+    });
     setCookie(c, COOKIE, cookie, OF_COOKIE);
     return c.redirect(location, 303);
   } catch (error) {
@@ -85,7 +92,10 @@ sso.get("/sso/:app/:sandbox/:org/callback", named("Take an OIDC answer"), leads(
   goOn(c, await takeCallback(await open(c), c.env, new URL(c.req.url))),
 );
 
-/** Signs in the browser that began. Two round trips: who it is, and until when, is known by what was parked. */
+/**
+ * Signs in the browser that began, or, where an address of the app's was named, whoever is there, by a login token. Two round
+ * trips: who it is, and until when, is known by what was parked.
+ */
 sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(), async (c) => {
   const place = placeOf(c);
   const cookie = getCookie(c, COOKIE, "host") ?? "";
@@ -98,13 +108,18 @@ sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(),
   const at = await openSso(c, place);
   const { method, details, user } = parked;
   const max_s = lifetimeOf(parked, new Date());
+  deleteCookie(c, COOKIE, OF_COOKIE);
+  if (parked.redirect_uri) {
+    const { kept, read } = await loginToken(at, user, { method, auth_time: true, details, max_s });
+    const made = read((await at.batch({ kept })).kept);
+    return made ? c.redirect(withToken(parked.redirect_uri, made.token), 303) : refused(c, "finish");
+  }
   const user_agent = c.req.header("User-Agent");
   const { statements, read } = signIn(at, user, { method, carrier: "browser", user_agent, details, max_s });
   const signedIn = read(await at.batch(statements));
   if (!signedIn) return refused(c, "finish");
   const { sign_in } = signedIn;
   await giveSession(c, c.env.ROOT_SECRETS, { ...place, user, sign_in: sign_in.id }, sign_in.ends_at);
-  deleteCookie(c, COOKIE, OF_COOKIE);
   return c.redirect(parked.return_to ?? loginOf(place, signedIn.user.org_slug!), 303);
 });
 
@@ -123,22 +138,44 @@ sso.post("/sso/:app/:sandbox/:org/logout", named("Sign out of an org's SSO"), le
   const place = placeOf(c);
   const session = await readPageSession(c);
   if (session?.org !== place.org) return refused(c, "logout");
-  const { location, slug } = await leave(await openSso(c, place), c.env, session);
+  const db = await openSso(c, place);
+  const form = await readForm(c, db);
+  await mustBeOurForm(c.env.ROOT_SECRETS, session.sign_in, form.get("form") ?? "");
+  const { location, slug } = await leave(db, c.env, session);
   takeSession(c);
   // The org's own page, which doesn't start SSO by itself.
   return location === null ? c.redirect(loginOf(place, slug), 303) : signedOut(c, location);
 });
 
-async function loggedOut(c: Context, db: TenantDb, sent: Parameters<typeof takeLogout>[2]) {
+/** Where a provider sends the browser back to that has signed out there: to the org's own page. It ends nothing. */
+sso.get("/sso/:app/:sandbox/:org/logout", named("Come back from an org's SSO"), leads(), async (c) => {
+  const [org] = await (await open(c)).selectFrom("orgs").select("slug").execute();
+  return c.redirect(loginOf(placeOf(c), org!.slug), 303);
+});
+
+/** Where an OIDC provider tells, past the browser, that somebody has signed out there. */
+sso.post("/sso/:app/:sandbox/:org/backchannel", named("Take an OIDC logout"), heard, async (c) => {
+  const db = await open(c);
+  const token = (await readForm(c, db)).get("logout_token") ?? "";
+  const row = await readConnection(db);
+  c.header("Cache-Control", "no-store");
   try {
-    const location = await takeLogout(db, c.env, sent);
-    return location ? c.redirect(location, 303) : signedOut(c);
+    await takeBackchannel(db, c.env, row, token);
+    return c.body(null, 200);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    const attempt = newId("sso_attempt");
-    const row = await readConnection(db);
-    await db.batch({ noted: db.call("note_sso_attempt", [attempt, row.id, null, error.message]) });
-    return refused(c, attempt);
+    const error_description = `The reason is written down as ${await note(db, row, error)}.`;
+    return c.json({ error: "invalid_request", error_description }, 400);
+  }
+});
+
+async function loggedOut(c: Context, db: TenantDb, sent: Parameters<typeof takeLogout>[3]) {
+  const row = await readConnection(db);
+  try {
+    return c.redirect((await takeLogout(db, c.env, row, sent)) ?? "logout", 303);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return refused(c, await note(db, row, error));
   }
 }
 
@@ -161,13 +198,17 @@ function refused(c: Context, reference: string) {
   );
 }
 
+function withToken(redirect_uri: string, token: string): string {
+  const url = new URL(redirect_uri);
+  url.searchParams.set("token", token);
+  return url.href;
+}
+
 /** The login page of an org. */
 const loginOf = ({ app, sandbox }: SsoPlace, slug: string) =>
   ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), slug].join("/");
 
-const signedOut = (c: Context, leadsTo?: string) =>
-  page(c, "You are signed out", leadsTo ? html`<p><a href="${leadsTo}">Go on to your provider</a></p>` : html``, {
-    ...(leadsTo !== undefined && { leadsTo }),
-  });
+const signedOut = (c: Context, leadsTo: string) =>
+  page(c, "You are signed out", html`<p><a href="${leadsTo}">Go on to your provider</a></p>`, { leadsTo });
 
 export default sso;

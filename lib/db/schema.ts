@@ -359,6 +359,9 @@ export interface Database {
     revision: Generated<number>;
     created_at: Stamp;
     updated_at: Stamp;
+    idp_metadata_url: string | null;
+    certificate_ends: Generated<string[]>;
+    warn_at: string | null;
   };
   sso_identities: Owner & {
     id: Fixed<Id<"sso_identity">>;
@@ -373,6 +376,8 @@ export interface Database {
     refusal: Fixed<string | null>;
     subject: Fixed<string | null>;
     created_at: Stamp;
+    refusals: Generated<number>;
+    told_at: string | null;
   };
   agents: Owner & {
     id: Fixed<Id<"agent">>;

@@ -40,7 +40,7 @@ const TELLING_SPANS = ["objects", "all"];
 /** Those that ask for computers: as requests want it, and as the sweep finds it undone. */
 const ASKING_COMPUTERS = ["agents", "root", "all"];
 /** Those that send mail. */
-const SENDING_MAIL = ["auth", "pages", "developer", "people", "all"];
+const SENDING_MAIL = ["auth", "pages", "developer", "people", "root", "all"];
 /** Those that speak SAML. */
 const SPEAKING_SAML = ["sso", "all"];
 export type RuntimeOptions = {

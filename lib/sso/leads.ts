@@ -15,3 +15,25 @@ export const leads = (type?: string) =>
       404: problemResponse("The org has no SSO"),
     },
   });
+
+/** What a provider is answered who tells of a logout past the browser (OpenID Connect Back-Channel Logout 1.0). */
+export const heard = withSpec((async (_: unknown, next: () => Promise<void>) => next()) as never, {
+  responses: {
+    200: { description: "The sign-ins that it names have ended" },
+    400: {
+      description: "The logout token doesn't hold, or came before",
+      content: {
+        "application/json": {
+          schema: {
+            type: "object",
+            properties: { error: { type: "string" }, error_description: { type: "string" } },
+            required: ["error", "error_description"],
+            additionalProperties: false,
+          },
+        },
+      },
+    },
+    403: problemResponse("The org is suspended"),
+    404: problemResponse("The org has no SSO"),
+  },
+});

@@ -7,7 +7,7 @@ import { sql } from "kysely";
 import type { SsoPlace } from "../auth/allow.ts";
 import { sha256 } from "../auth/keys.ts";
 import { newPlaceToken } from "../auth/place-tokens.ts";
-import { hex } from "../auth/secrets.ts";
+import { hex, mac } from "../auth/secrets.ts";
 import type { Session } from "../auth/sessions.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { domainOf, isPublicMail } from "../domains/public-mail.ts";
@@ -36,12 +36,14 @@ export function spKeys({ SAML_KEYS }: Pick<Bindings, "SAML_KEYS">): SpKey[] {
 }
 
 /** What stands in the transaction; `browser` is the hash of the cookie. */
-type Begun = { browser: string; return_to: string | null; nonce: string; verifier: string };
+type Begun = To & { browser: string; nonce: string; verifier: string };
+/** Where a login leads in the end: to a path of ours, signed in; or to an address of the app's, with a login token. */
+export type To = { return_to: string | null; redirect_uri: string | null };
 
 const random = () => hex(crypto.getRandomValues(new Uint8Array(32)));
 const hashOf = async (text: string) => sha256(text);
 
-const connectionOf = (db: TenantDb) => db.selectFrom("sso_connections").selectAll();
+export const connectionOf = (db: TenantDb) => db.selectFrom("sso_connections").selectAll();
 export const readConnection = async (db: TenantDb): Promise<SsoRow> => (await connectionOf(db).executeTakeFirst())!;
 
 const clientOf = async (env: Bindings, row: SsoRow): Promise<Client> => ({
@@ -58,11 +60,11 @@ const clientOf = async (env: Bindings, row: SsoRow): Promise<Client> => ({
 export async function begin(
   db: TenantDb,
   env: Bindings,
-  { place, return_to, session }: { place: SsoPlace; return_to: string | null; session: Session | null },
+  { place, to, session }: { place: SsoPlace; to: To; session: Session | null },
 ): Promise<{ location: string; cookie: string }> {
   const { token: cookie, hash: browser } = await newPlaceToken(FINISH.prefix, place);
   const asked = { state: newMessageId(), nonce: random(), verifier: random() };
-  const payload: Begun = { browser: hex(browser), return_to, nonce: asked.nonce, verifier: asked.verifier };
+  const payload: Begun = { browser: hex(browser), ...to, nonce: asked.nonce, verifier: asked.verifier };
   const live = db
     .selectFrom("token_families")
     .select("user_id")
@@ -70,19 +72,27 @@ export async function begin(
     .where("user_id", "=", session?.user ?? ("" as never))
     .where("revoked_at", "is", null)
     .where("expires_at", ">", sql<string>`now()`);
+  const ready = db.selectFrom("sso_connections").where("status", "!=", "incomplete");
   const { row, begun } = await db.batch({
     row: connectionOf(db),
     begun: db
-      .insertUnder(db.selectFrom("sso_connections").where("status", "!=", "incomplete"), "one_time_secrets", {
+      .insertUnder(ready.where(mayLeadTo(db, to.redirect_uri)), "one_time_secrets", {
         ...{ kind: "sso", hash: await hashOf(asked.state), payload: JSON.stringify(payload), user_id: sql`(${live})` },
         expires_at: sql`now() + make_interval(secs => ${SECONDS})`,
       } as never)
       .returningAll(),
   });
   const [connection] = row;
-  if (!connection || !begun.length) throw new Refused("The connection is not set up.");
+  if (!connection || connection.status === "incomplete") throw new Refused("The connection is not set up.");
+  if (!begun.length) throw new Refused("The host of redirect_uri is not among the app's redirect_hosts.");
   return { location: await locationOf(env, connection, asked), cookie };
 }
+
+/** Whether an app lets its people be led to an address: where no link of a mail may lead, no login does. */
+const mayLeadTo = (db: TenantDb, uri: string | null) =>
+  uri === null
+    ? sql<boolean>`true`
+    : sql<boolean>`coalesce(${db.valueOf("apps", "settings", sql`${db.tenant.app}`)} #> '{auth,redirect_hosts}' ? ${new URL(uri).host}, false)`;
 
 async function locationOf(env: Bindings, row: SsoRow, asked: { state: string; nonce: string; verifier: string }) {
   if (row.provider === "oidc") {
@@ -105,7 +115,7 @@ export async function takeResponse(db: TenantDb, env: Bindings, field: string): 
   const { row, begun } = await asking(db, request);
   const addresses = addressesOf(env, row);
   if (!request && row.allow_idp_initiated) return { location: addresses.start_url };
-  return taking(db, row, request, async () => {
+  return taking(db, env, row, request, async () => {
     if (row.provider !== "saml") throw new Refused("The connection is not SAML's.");
     if (!begun) throw new Refused("The response answers no request that waits. Start the login here.");
     const signers = await Promise.all(row.certificates.map(readCertificate));
@@ -128,7 +138,7 @@ export async function takeResponse(db: TenantDb, env: Bindings, field: string): 
 export async function takeCallback(db: TenantDb, env: Bindings, url: URL): Promise<Outcome> {
   const state = url.searchParams.get("state") ?? "";
   const { row, begun } = await asking(db, state);
-  return taking(db, row, state, async () => {
+  return taking(db, env, row, state, async () => {
     if (row.provider !== "oidc") throw new Refused("The connection is not OIDC's.");
     if (!begun) throw new Refused("The provider answers no request that waits. Start the login here.");
     const client = await clientOf(env, row);
@@ -139,7 +149,7 @@ export async function takeCallback(db: TenantDb, env: Bindings, url: URL): Promi
       assertion: null,
       ends: null,
       session_ends: null,
-      details: { sub: login.subject, sid: login.sid },
+      details: { sub: login.sub, sid: login.sid },
     };
   });
 }
@@ -168,15 +178,18 @@ type Said = {
 };
 
 /** Uses the request up and parks who it is, or writes down why not. */
-async function taking(db: TenantDb, row: SsoRow, request: string, read: () => Promise<Said>): Promise<Outcome> {
+async function taking(
+  db: TenantDb,
+  env: Bindings,
+  row: SsoRow,
+  request: string,
+  read: () => Promise<Said>,
+): Promise<Outcome> {
   const attempt = newId("sso_attempt");
-  const refuse = async (subject: string | null, sentence: string) => {
-    await db.batch({ noted: db.call("note_sso_attempt", [attempt, row.id, subject, sentence]) });
-    return { refused: attempt };
-  };
   try {
     const { person, details, session_ends, ...said } = await read();
-    if (!person) return await refuse(null, "The subject is not one value. See attribute_mapping.subject.");
+    if (!person) throw new Refused("The subject is not one value. See attribute_mapping.subject.");
+    const bring = ["bring", row.app_id, row.sandbox_id, row.org_id, "sso", person.email].join(".");
     const { taken } = await db.batch({
       taken: db.call<{ refusal: string | null }>("take_sso", [
         JSON.stringify({
@@ -187,6 +200,7 @@ async function taking(db: TenantDb, row: SsoRow, request: string, read: () => Pr
             ...person,
             attempt,
             public_mail: isPublicMail(domainOf(person.email ?? "")),
+            bring: hex(await mac(env.ROOT_SECRETS, bring, "door")),
           },
           ...{ user: newId("user"), identity: newId("sso_identity"), entry: newId("activity_feed_entry") },
           parked: { method: row.provider, session_ends, details: { connection: row.id, ...details } },
@@ -195,17 +209,24 @@ async function taking(db: TenantDb, row: SsoRow, request: string, read: () => Pr
     });
     return taken[0]!.refusal === null ? { location: "finish" } : { refused: attempt };
   } catch (error) {
-    if (error instanceof Refused) return refuse(null, error.message);
+    if (error instanceof Refused) return { refused: await note(db, row, error, attempt) };
     throw error;
   }
 }
 
+/** Writes down what a provider, or who came in its name, was refused for. Answers the number of the try. */
+export async function note(db: TenantDb, { id }: SsoRow, { message }: Refused, attempt = newId("sso_attempt")) {
+  await db.batch({
+    noted: db.call("note_sso_attempt", [attempt, id, null, message, newId("activity_feed_entry")]),
+  });
+  return attempt;
+}
+
 /** What is parked for a browser. */
-export type Parked = {
+export type Parked = To & {
   user: Session["user"];
   method: string;
   details: Record<string, unknown>;
-  return_to: string | null;
   max_s: number;
   session_ends: string | null;
 };

@@ -1,11 +1,10 @@
 /** OpenID Connect with an org's provider: the code flow with PKCE, by oauth4webapi; what it fetches goes through the guard. */
+import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from "jose";
 import * as oauth from "oauth4webapi";
 import type { Egress } from "../http/egress.ts";
-import { judgeUrl } from "../http/guard.ts";
+import { guarded, isSilence } from "./fetch.ts";
 import { Refused } from "./saml/refused.ts";
 
-const MAX_BYTES = 512 * 1024;
-const TIMEOUT_MS = 5000;
 /** Entra's subjects differ by client: a person is known there by tenant and object. */
 const ENTRA = "login.microsoftonline.com";
 
@@ -14,44 +13,22 @@ export type Client = { issuer_url: string; client_id: string; client_secret: str
 export type Asked = { state: string; nonce: string; verifier: string };
 export type OidcLogin = {
   subject: string;
+  /** As the provider says it: a logout names it so. */
+  sub: string;
   email_verified: boolean | null;
   sid: string | null;
   attributes: Map<string, string[]>;
 };
-
-/** A fetch behind the guard: no redirects, 512 KiB, five seconds. */
-function guarded({ fetch, loopback = false }: Egress) {
-  return async (url: string, init: RequestInit): Promise<Response> => {
-    const verdict = judgeUrl(url, { loopback });
-    if ("refused" in verdict)
-      throw new Refused(`The provider's address ${new URL(url).host} is refused: ${verdict.refused}.`);
-    const response = await fetch(url, { ...init, redirect: "manual", signal: AbortSignal.timeout(TIMEOUT_MS) });
-    const body = await bounded(response);
-    return new Response(body.length ? body : null, { status: response.status, headers: response.headers });
-  };
-}
-
-async function bounded({ body }: Response): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks: Uint8Array[] = [];
-  let left = MAX_BYTES;
-  const reader = body?.getReader();
-  for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
-    left -= part.value.length;
-    if (left < 0) {
-      await reader?.cancel();
-      throw new Refused(`The provider answered more than ${MAX_BYTES / 1024} KiB.`);
-    }
-    chunks.push(part.value);
-  }
-  return new Uint8Array(await new Blob(chunks as Uint8Array<ArrayBuffer>[]).arrayBuffer());
-}
 
 const optionsOf = (egress: Egress) => ({
   [oauth.customFetch]: guarded(egress) as never,
   [oauth.allowInsecureRequests]: egress.loopback ?? false,
 });
 
-async function discover({ issuer_url }: Client, egress: Egress): Promise<oauth.AuthorizationServer> {
+async function discover(
+  { issuer_url }: Pick<Client, "issuer_url">,
+  egress: Egress,
+): Promise<oauth.AuthorizationServer> {
   const issuer = new URL(issuer_url);
   const response = await oauth.discoveryRequest(issuer, optionsOf(egress));
   return oauth.processDiscoveryResponse(issuer, response);
@@ -74,9 +51,8 @@ export async function asRefusal<T>(run: () => Promise<T>): Promise<T> {
         `What the identity provider said does not hold: ${error.message}. See issuer_url and client_id.`,
       );
     }
-    if (error instanceof DOMException || (error instanceof TypeError && /fetch|network/i.test(error.message))) {
-      throw new Refused("The identity provider did not answer.");
-    }
+    if (error instanceof errors.JOSEError) throw new Refused(`The logout token does not hold: ${error.message}.`);
+    if (isSilence(error)) throw new Refused("The identity provider did not answer.");
     throw error;
   }
 }
@@ -131,6 +107,7 @@ export async function readCallback(client: Client, url: URL, asked: Asked, egres
   const isEntra =
     new URL(client.issuer_url).host === ENTRA && typeof claims.tid === "string" && typeof claims.oid === "string";
   return {
+    sub: claims.sub,
     subject: isEntra ? `${claims.tid}.${claims.oid}` : claims.sub,
     email_verified:
       typeof claims.email_verified === "boolean"
@@ -144,3 +121,71 @@ export async function readCallback(client: Client, url: URL, asked: Asked, egres
     ),
   };
 }
+
+/** Where the browser is led to sign out there, too, and comes back from; null where the provider knows no such thing. */
+export async function endSessionUrl(
+  client: Pick<Client, "issuer_url" | "client_id">,
+  post_logout_redirect_uri: string,
+  egress: Egress,
+): Promise<string | null> {
+  const { end_session_endpoint } = await discover(client, egress);
+  if (!end_session_endpoint) return null;
+  const url = new URL(end_session_endpoint);
+  url.searchParams.set("client_id", client.client_id);
+  url.searchParams.set("post_logout_redirect_uri", post_logout_redirect_uri);
+  return url.href;
+}
+
+const LOGOUT = "http://schemas.openid.net/event/backchannel-logout";
+/** What a provider's public keys can verify: never its client's secret. */
+const ALGORITHMS = [
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
+  "Ed25519",
+];
+const MAX_AGE_S = 300;
+const SKEW_S = 60;
+
+/** Who has signed out there: a person, a session, or both; and until when the message would be taken. */
+export type OidcLogout = { id: string; sub: string | null; sid: string | null; not_on_or_after: Date };
+
+/** Reads a logout token (OpenID Connect Back-Channel Logout 1.0): the provider's, for this client, of late. */
+export async function readLogoutToken(
+  client: Pick<Client, "issuer_url" | "client_id">,
+  token: string,
+  egress: Egress,
+): Promise<OidcLogout> {
+  const { issuer, jwks_uri } = await discover(client, egress);
+  if (!jwks_uri) throw new Refused("The provider's discovery document has no jwks_uri.");
+  const response = await guarded(egress)(jwks_uri, { headers: { Accept: "application/json" } });
+  const keys = (await response.json().catch(() => null)) as JSONWebKeySet | null;
+  if (!response.ok || !keys) throw new Refused("The provider's keys could not be read at its jwks_uri.");
+  const { payload } = await jwtVerify(token, createLocalJWKSet(keys), {
+    ...{ issuer, audience: client.client_id, algorithms: ALGORITHMS },
+    ...{ maxTokenAge: MAX_AGE_S, clockTolerance: SKEW_S, requiredClaims: ["jti", "events"] },
+  });
+  const { jti, sub, sid, events, nonce } = payload as JWTPayload & Record<string, unknown>;
+  const named = [sub, sid].filter((one) => one !== undefined);
+  if (nonce !== undefined || typeof jti !== "string" || !isObject(events) || !isObject(events[LOGOUT])) {
+    throw new Refused("The logout token is no logout token.");
+  }
+  if (!named.length || named.some((one) => typeof one !== "string" || !one)) {
+    throw new Refused("The logout token names neither a person nor a session.");
+  }
+  return {
+    id: jti,
+    sub: sub ?? null,
+    sid: (sid as string | undefined) ?? null,
+    not_on_or_after: new Date((payload.iat! + MAX_AGE_S + SKEW_S) * 1000),
+  };
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;

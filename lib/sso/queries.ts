@@ -1,10 +1,15 @@
 /** An org's connection to a provider: one an org, named by the org. */
 import { sql } from "kysely";
 import { openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
-import { mustHold } from "../db/statements.ts";
+import { mustHold, type Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
+import type { Bindings } from "../env.ts";
 import { invalid, notFound, refused } from "../errors.ts";
+import { type Egress, egressOf } from "../http/egress.ts";
 import { type Id, newId } from "../ids.ts";
+import type { Mail } from "../mail/send.ts";
+import { fetchMetadata } from "./fetch.ts";
+import { untestedMail } from "./mails.ts";
 import { readCertificate } from "./saml/certificate.ts";
 import { type IdpMetadata, readIdpMetadata } from "./saml/metadata.ts";
 import { Refused } from "./saml/refused.ts";
@@ -25,20 +30,34 @@ export async function getSso(db: TenantDb, org: Id<"org">): Promise<SsoRow> {
 }
 
 /** A fault of what a field holds, where reading it was refused. */
-const asFault = (field: string) => (error: unknown) => {
-  throw error instanceof Refused ? invalid({ field, message: error.message }) : error;
-};
+const asFault =
+  (field: string) =>
+  (error: unknown): never => {
+    throw error instanceof Refused ? invalid({ field, message: error.message }) : error;
+  };
+
+/** The provider's metadata, as it came or as it stands at its address; null where neither is said. */
+async function metadataOf({ metadata_xml, idp_metadata_url }: PutSso, egress: Egress): Promise<IdpMetadata | null> {
+  const now = new Date();
+  if (metadata_xml && idp_metadata_url) {
+    throw invalid({ field: "idp_metadata_url", message: "must not stand beside metadata_xml: name one of the two" });
+  }
+  if (metadata_xml) return readIdpMetadata(metadata_xml, now).catch(asFault("metadata_xml"));
+  if (!idp_metadata_url) return null;
+  return fetchMetadata(idp_metadata_url, egress)
+    .then((xml) => readIdpMetadata(xml, now))
+    .catch(asFault("idp_metadata_url"));
+}
 
 /** The fields that metadata stands for; what is named beside it counts. */
-async function withMetadata(body: PutSso): Promise<PutSso> {
-  const { metadata_xml, certificate, ...said } = body;
-  const told: IdpMetadata | null = metadata_xml
-    ? await readIdpMetadata(metadata_xml, new Date()).catch(asFault("metadata_xml"))
-    : null;
+async function withMetadata(body: PutSso, egress: Egress): Promise<PutSso & { certificate_ends: string[] }> {
+  const { certificate, ...said } = body;
+  const told = await metadataOf(body, egress);
   const certificates = said.certificates.length ? said.certificates : certificate ? [certificate] : told?.certificates;
-  await Promise.all((certificates ?? []).map(readCertificate)).catch(asFault("certificates"));
+  const read = await Promise.all((certificates ?? []).map(readCertificate)).catch(asFault("certificates"));
   return {
     ...body,
+    certificate_ends: read.map(({ not_after }) => not_after.toISOString()),
     entity_id: said.entity_id ?? told?.entity_id ?? null,
     sso_url: said.sso_url ?? told?.sso_url ?? null,
     slo_url: said.slo_url ?? told?.slo_url ?? null,
@@ -47,19 +66,23 @@ async function withMetadata(body: PutSso): Promise<PutSso> {
   };
 }
 
+/** A connection as it was set, and what its owners are mailed of that. */
+export type Set = { row: SsoRow; mails: Mail[] };
+
 /**
  * Sets an org's connection. Two round trips: what becomes of it hangs on what it was, and where another PUT comes between
  * the two, this one is a 409. To enforce it ends every sign-in that another method has made, in the statement's batch.
  */
-export async function putSso(db: TenantDb, roots: string, org: Id<"org">, body: PutSso): Promise<SsoRow> {
+export async function putSso(db: TenantDb, env: Bindings, org: Id<"org">, body: PutSso): Promise<Set> {
   const place = placeOf(db, org);
-  const said = await withMetadata(body);
   const { before, orgs } = await place.batch({
     before: connection(place, org).selectAll(),
     orgs: orgOf(place, org),
   });
   if (!orgs.length) throw notFound("org");
   const [was = null] = before;
+  // Nothing is fetched for whom the database has not let in.
+  const said = await withMetadata(body, egressOf(env));
   const has_secret = said.client_secret === undefined ? was?.sealed != null : said.client_secret !== null;
   const complete = missingOf({ ...said, has_secret }).length === 0;
   const next = nextStatus(was, said, { complete, enforced: body.enforced });
@@ -77,7 +100,9 @@ export async function putSso(db: TenantDb, roots: string, org: Id<"org">, body: 
     role_mapping: JSON.stringify(said.role_mapping),
     ...{ default_role: said.default_role, session_max_s: said.session_max_s },
     ...{ allow_idp_initiated: said.allow_idp_initiated, break_glass: said.break_glass },
-    ...(await sealing(place, roots, id, org, said.client_secret)),
+    ...{ idp_metadata_url: said.idp_metadata_url, certificate_ends: said.certificate_ends },
+    warn_at: sql<string | null>`app.next_warning(${said.certificate_ends}::timestamptz[])`,
+    ...(await sealing(place, env.ROOT_SECRETS, id, org, said.client_secret)),
   };
   const behind = place.behind(ownersAlone(place, said.break_glass));
   const title = sql<string>`'SSO: ' || status`;
@@ -96,14 +121,37 @@ export async function putSso(db: TenantDb, roots: string, org: Id<"org">, body: 
         } as never),
         { kind: "sso.created", title },
       );
-  const { row } = await behind.batch({
+  const { row, owners } = await behind.batch({
     row: change,
+    owners: ownersOf(behind, org),
     ...(next.status === "enforced" && { ended: endingOthers(behind, said.break_glass) }),
   });
   if (!row[0])
     throw refused("changed_meanwhile", "Somebody else has just set this connection. Read it, and set it again.");
-  return row[0];
+  const tells = next.status === "untested" && next.renewed;
+  return {
+    row: row[0],
+    mails: tells ? owners.map((owner) => untestedMail(owner.email, owner, issuerOf(row[0]!))) : [],
+  };
 }
+
+const issuerOf = ({ provider, entity_id, issuer_url }: SsoRow) => (provider === "saml" && entity_id) || issuer_url!;
+
+/** Whom an org's owners are mailed at, with the names that a mail says. */
+const ownersOf = (db: TenantDb, org: Id<"org">) =>
+  db
+    .selectFrom("users")
+    .where("org_id", "=", org)
+    .where("role", "=", "owner")
+    .where("email", "is not", null)
+    .where("deactivated_at", "is", null)
+    .orderBy("id")
+    .limit(20)
+    .select("email")
+    .select(db.valueOf("orgs", "name", sql.ref("users.org_id")).as("org"))
+    .select(db.valueOf("apps", "name", sql.ref("users.app_id")).as("app")) as unknown as Statement<
+    Parameters<typeof untestedMail>[1] & { email: string }
+  >;
 
 const WHY = {
   sso_enforced:

@@ -9,7 +9,7 @@ export type SsoRow = Row<"sso_connections">;
 export type AttemptRow = Row<"sso_attempts">;
 
 /** Where a browser is sent, or what a Worker asks: never `javascript:`, and plain http on this machine alone. */
-const url = v.pipe(
+export const url = v.pipe(
   text(2000),
   v.check((url) => URL.canParse(url) && /^https?:\/\/[^\s"<>\\]+$/i.test(url), "must be an http or https address"),
 );
@@ -32,6 +32,8 @@ export const putSsoBody = v.strictObject({
   certificates: v.optional(v.pipe(v.array(text(12_000)), v.maxLength(MAX_CERTIFICATES)), []),
   /** The provider's metadata: it stands for entity_id, sso_url, slo_url and certificates where these are not named. */
   metadata_xml: v.nullish(text(256 * 1024), null),
+  /** Where it stands, in its place: it is fetched by each PUT. */
+  idp_metadata_url: v.nullish(url, null),
   client_id: v.nullish(v.pipe(text(1000), v.nonEmpty()), null),
   client_secret: v.optional(v.nullable(v.pipe(text(4000), v.nonEmpty()))),
   auto_provision: v.optional(v.boolean(), false),
@@ -84,6 +86,8 @@ export function addressesOf(
     start_url: `${base}/start`,
     redirect_uri: `${base}/callback`,
     slo_service_url: `${base}/slo`,
+    backchannel_logout_url: `${base}/backchannel`,
+    post_logout_redirect_uri: `${base}/logout`,
   };
 }
 export type Addresses = ReturnType<typeof addressesOf>;
@@ -97,6 +101,7 @@ export const sso = v.strictObject({
   entity_id: nullable,
   sso_url: nullable,
   slo_url: nullable,
+  idp_metadata_url: nullable,
   certificate: nullable,
   certificates: v.array(v.string()),
   fingerprints: v.array(v.strictObject({ sha256: v.string(), not_after: stamp })),
@@ -116,6 +121,8 @@ export const sso = v.strictObject({
   start_url: v.string(),
   redirect_uri: v.string(),
   slo_service_url: v.string(),
+  backchannel_logout_url: v.string(),
+  post_logout_redirect_uri: v.string(),
   created_at: stamp,
   updated_at: stamp,
 });
@@ -132,6 +139,7 @@ export async function toSso(env: Pick<Bindings, "ISSUERS">, row: SsoRow): Promis
     entity_id: row.entity_id,
     sso_url: row.sso_url,
     slo_url: row.slo_url,
+    idp_metadata_url: row.idp_metadata_url,
     certificate: row.certificates[0] ?? null,
     certificates: row.certificates,
     fingerprints: certificates.map(({ fingerprint, not_after }) => ({

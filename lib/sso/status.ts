@@ -2,7 +2,8 @@
 import type { SsoRow } from "./schema.ts";
 
 type Says = Pick<SsoRow, "provider" | "issuer_url" | "entity_id" | "certificates" | "client_id">;
-export type Next = { status: SsoRow["status"] } | { refused: "sso_enforced" | "sso_untested" };
+/** `renewed`: it was tried by nobody since it asks this provider. */
+export type Next = { status: SsoRow["status"]; renewed: boolean } | { refused: "sso_enforced" | "sso_untested" };
 
 /**
  * What a PUT makes of a connection (null: there is none yet). Of an enforced one nothing that lets in less surely, or
@@ -18,10 +19,10 @@ export function nextStatus(
   if (!complete || renewed) {
     if (wasEnforced && enforced !== false) return { refused: "sso_enforced" };
     if (enforced) return { refused: "sso_untested" };
-    return { status: complete ? "untested" : "incomplete" };
+    return { status: complete ? "untested" : "incomplete", renewed };
   }
-  if (before.status === "untested") return enforced ? { refused: "sso_untested" } : { status: "untested" };
-  return { status: (enforced ?? wasEnforced) ? "enforced" : "active" };
+  if (before.status === "untested") return enforced ? { refused: "sso_untested" } : { status: "untested", renewed };
+  return { status: (enforced ?? wasEnforced) ? "enforced" : "active", renewed };
 }
 
 /** Whether it is another provider that is asked: what was tried with the one says nothing of the other. */

@@ -55,6 +55,8 @@ export const PUBLIC = [
   "GET /sso/{app}/{sandbox}/{org}/slo",
   "POST /sso/{app}/{sandbox}/{org}/slo",
   "POST /sso/{app}/{sandbox}/{org}/logout",
+  "GET /sso/{app}/{sandbox}/{org}/logout",
+  "POST /sso/{app}/{sandbox}/{org}/backchannel",
 ];
 
 /** Routes that a secret key may ask, but not of a sandbox: 403 once all else is well. */
@@ -122,6 +124,7 @@ const NOT_READY: Record<string, number> = {
   "GET /sso/{app}/{sandbox}/{org}/finish": 400,
   "GET /sso/{app}/{sandbox}/{org}/slo": 400,
   "POST /sso/{app}/{sandbox}/{org}/slo": 400,
+  "POST /sso/{app}/{sandbox}/{org}/backchannel": 400,
   // Without a session's cookie nobody says that a page of ours sent it.
   "POST /sso/{app}/{sandbox}/{org}/logout": 403,
   // 200 is Slack's challenge alone.

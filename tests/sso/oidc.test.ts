@@ -7,6 +7,7 @@ import Provider from "oidc-provider";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, anApp, must, unique } from "../harness/index.ts";
 import { newRoot, newSigningKey, type Own, ownSystem } from "../harness/own.ts";
+import { aBrowser, form, me, signOut } from "./stage.ts";
 
 const FORGED = "https://forged.example";
 const REAL = "https://real.example";
@@ -70,7 +71,7 @@ async function forgedProvider(request: Request): Promise<Response> {
 }
 
 /** A real provider on this machine, which everybody knows by a public name; who asks to sign in is Ada. */
-async function realProvider(redirect: () => string, email: () => string): Promise<string> {
+async function realProvider(config: () => any, email: () => string): Promise<string> {
   const server = createServer((request, response) => void handle(request, response));
   await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
   servers.push(server);
@@ -79,12 +80,21 @@ async function realProvider(redirect: () => string, email: () => string): Promis
   const handle = async (request: any, response: any) => {
     provider ??= new Provider(REAL, {
       clients: [
-        { ...CLIENT, redirect_uris: [redirect()], grant_types: ["authorization_code"], response_types: ["code"] },
+        {
+          ...{ ...CLIENT, grant_types: ["authorization_code"], response_types: ["code"] },
+          redirect_uris: [config().redirect_uri],
+          post_logout_redirect_uris: [config().post_logout_redirect_uri],
+          backchannel_logout_uri: config().backchannel_logout_url,
+          backchannel_logout_session_required: true,
+        },
       ],
+      // It reaches us by the name that we have, past its own guard.
+      fetch: (url: string, { method, headers, body }: RequestInit) =>
+        fetch(url.replace("http://agentry.test", base), { method, headers, body } as RequestInit),
       pkce: { required: () => true },
       conformIdTokenClaims: false,
       claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"] },
-      features: { devInteractions: { enabled: false } },
+      features: { devInteractions: { enabled: false }, backchannelLogout: { enabled: true } },
       interactions: { url: () => "/interaction" },
       findAccount: (_: unknown, accountId: string) => ({
         accountId,
@@ -127,7 +137,7 @@ beforeAll(async () => {
   app = await anApp({ base, newApp: own.newApp });
   org = await anOrg(FORGED);
   real = await realProvider(
-    () => org.config.redirect_uri,
+    () => org.config,
     () => `ada@${org.domain}`,
   );
 }, 180_000);
@@ -298,33 +308,151 @@ describe("a login by OpenID Connect", () => {
     const { config } = await anOrg("https://127.0.0.1/op");
     expect((await ask(config.start_url)).status).toBe(400);
   });
+});
 
-  it("works with oidc-provider", async () => {
-    await must(
-      app.asDeveloper("PUT", `${app.at}/orgs/${org.id}/sso`, {
-        provider: "oidc",
-        issuer_url: REAL,
-        ...CLIENT,
-        auto_provision: true,
-        jit_provisioning: true,
-      }),
-      200,
-    );
-    const started = await ask(org.config.start_url);
-    let location = started.headers.get("Location")!;
-    let cookies: string[] = [];
-    for (let steps = 0; location && !location.startsWith(org.config.redirect_uri) && steps < 5; steps++) {
-      const url = new URL(location, REAL);
-      const response = await fetch(real + url.pathname + url.search, {
-        redirect: "manual",
-        headers: { Cookie: cookies.join("; ") },
-      });
-      cookies = [...cookies, ...cookiesOf(response)];
-      location = response.headers.get("Location") ?? "";
+/** A browser that has signed in at the real provider, the cookies that it has there, and where it stands here. */
+async function atRealProvider() {
+  const config = { provider: "oidc", issuer_url: REAL, ...CLIENT, auto_provision: true, jit_provisioning: true };
+  await must(app.asDeveloper("PUT", `${app.at}/orgs/${org.id}/sso`, config), 200);
+  const browser = aBrowser(base);
+  const there = aBrowser(real);
+  const started = await browser.ask(org.config.start_url);
+  let location = started.headers.get("Location")!;
+  for (let steps = 0; location && !location.startsWith(org.config.redirect_uri) && steps < 5; steps++) {
+    location = (await there.ask(location.replace(REAL, real))).headers.get("Location") ?? "";
+  }
+  const taken = await browser.ask(location);
+  expect([taken.status, await messageOf()]).toEqual([303, "Signed in."]);
+  const finished = await browser.ask(org.config.redirect_uri.replace(/callback$/, "finish"));
+  return { browser, there, home: finished.headers.get("Location")! };
+}
+type There = Awaited<ReturnType<typeof atRealProvider>>["there"];
+
+/** Says yes on the provider's own page that asks whether to sign out. */
+async function confirmLogout({ ask }: There, url: string) {
+  const page = await (await ask(url.replace(REAL, real))).text();
+  const [, action = ""] = /action="([^"]*)"/.exec(page) ?? [];
+  const [, xsrf = ""] = /name="xsrf" value="([^"]*)"/.exec(page) ?? [];
+  return ask(action.replace(REAL, real), form({ xsrf, logout: "yes" }));
+}
+
+describe("with oidc-provider", () => {
+  it("somebody signs in, and out: ended here first, then there, and back to the org's own page", async () => {
+    const { browser, there, home } = await atRealProvider();
+    expect((await me(browser)).status).toBe(200);
+    const kept = new Map(browser.cookies);
+    const left = await (await signOut(browser, home)).text();
+    for (const [name, value] of kept) browser.cookies.set(name, value);
+    expect((await me(browser)).status).toBe(401);
+    const [, leadsTo = ""] = /<a href="([^"]*)"/.exec(left) ?? [];
+    const confirmed = await confirmLogout(there, leadsTo.replaceAll("&amp;", "&"));
+    expect(confirmed.headers.get("Location")).toBe(org.config.post_logout_redirect_uri);
+    const back = await browser.ask(org.config.post_logout_redirect_uri);
+    expect([back.status, back.headers.get("Location")]).toEqual([303, home]);
+  });
+
+  it("somebody who signs out there is out here on the next request, and nobody else is", async () => {
+    const [ada, again] = [await atRealProvider(), await atRealProvider()];
+    expect((await me(ada.browser)).status).toBe(200);
+    await confirmLogout(ada.there, `${real}/session/end`);
+    expect([(await me(ada.browser)).status, (await me(again.browser)).status]).toEqual([401, 200]);
+  });
+});
+
+describe("a logout token", () => {
+  const LOGOUT = { "http://schemas.openid.net/event/backchannel-logout": {} };
+  const told = (claims: JWTPayload = {}) => ({
+    ...{ iss: FORGED, aud: CLIENT.client_id, iat: Math.floor(Date.now() / 1000), jti: unique("jti"), events: LOGOUT },
+    ...claims,
+  });
+  const tell = async (logout_token: string, url = org.config.backchannel_logout_url) => {
+    const response = await aBrowser(base).ask(url, form({ logout_token }));
+    return { status: response.status, cached: response.headers.get("Cache-Control"), text: await response.text() };
+  };
+  /** Somebody who has signed in at the forged provider. */
+  const signedIn = async (claims: JWTPayload) => {
+    const browser = aBrowser(base);
+    const { cookies } = await login({}, undefined, claims);
+    for (const cookie of cookies!) browser.cookies.set(...(cookie.split(/=(.*)/s).slice(0, 2) as [string, string]));
+    expect((await me(browser)).status).toBe(200);
+    return browser;
+  };
+  beforeAll(async () => {
+    forgery = {};
+    const config = { provider: "oidc", issuer_url: FORGED, ...CLIENT, auto_provision: true };
+    await must(app.asDeveloper("PUT", `${app.at}/orgs/${org.id}/sso`, config), 200);
+  });
+
+  it("that names a session ends it alone; one that names a person, all of theirs; of others none", async () => {
+    const sub = unique("ada");
+    const email = `${sub}@${org.domain}`;
+    const one = await signedIn({ sub, email, sid: "one" });
+    const two = await signedIn({ sub, email, sid: "two" });
+    const other = await signedIn({ sid: "three" });
+    const statuses = async () => Promise.all([one, two, other].map(async (browser) => (await me(browser)).status));
+    expect(await tell(await signed(told({ sid: "one" })))).toEqual({ status: 200, cached: "no-store", text: "" });
+    expect(await statuses()).toEqual([401, 200, 200]);
+    expect((await tell(await signed(told({ sub, sid: "none of theirs" })))).status).toBe(200);
+    expect(await statuses()).toEqual([401, 200, 200]);
+    expect((await tell(await signed(told({ sub })))).status).toBe(200);
+    expect(await statuses()).toEqual([401, 401, 200]);
+  });
+
+  it("is taken once", async () => {
+    const sub = unique("ada");
+    const token = await signed(told({ sub }));
+    expect((await tell(token)).status).toBe(200);
+    const browser = await signedIn({ sub, email: `${sub}@${org.domain}` });
+    expect((await tell(token)).status).toBe(400);
+    expect((await me(browser)).status).toBe(200);
+  });
+
+  it("of one org ends nothing at another", async () => {
+    const sub = unique("ada");
+    const browser = await signedIn({ sub, email: `${sub}@${org.domain}` });
+    const other = await anOrg(FORGED);
+    expect((await tell(await signed(told({ sub })), other.config.backchannel_logout_url)).status).toBe(200);
+    expect((await me(browser)).status).toBe(200);
+  });
+
+  const by = async (claims: JWTPayload, key: CryptoKey | Uint8Array, alg: string) =>
+    new SignJWT(claims).setProtectedHeader({ alg, kid: "one" }).sign(key);
+  const secret = new TextEncoder().encode(CLIENT.client_secret);
+  it.each([
+    ["by another key", async (claims) => by(claims, (await generateKeyPair("RS256")).privateKey, "RS256")],
+    ["by the client's secret", (claims) => by(claims, secret, "HS256")],
+    ["that nobody signed", async (claims) => `${base64url({ alg: "none" })}.${base64url(claims)}.`],
+    ["that is none", async () => "x"],
+    ["of another issuer", (claims) => signed({ ...claims, iss: "https://other.example" })],
+    ["for another client", (claims) => signed({ ...claims, aud: "other" })],
+    ["of long ago", (claims) => signed({ ...claims, iat: claims.iat! - 400 })],
+    ["of some day", (claims) => signed({ ...claims, iat: claims.iat! + 400 })],
+    ["without a time", ({ iat: _, ...claims }) => signed(claims)],
+    ["that has expired", (claims) => signed({ ...claims, exp: claims.iat! - 100 })],
+    ["without an id", ({ jti: _, ...claims }) => signed(claims)],
+    ["that tells of nothing", ({ events: _, ...claims }) => signed(claims)],
+    ["that tells of something else", (claims) => signed({ ...claims, events: { other: {} } })],
+    ["with a nonce, as an ID token has", (claims) => signed({ ...claims, nonce: "n" })],
+    ["that names nobody", ({ sub: _, ...claims }) => signed(claims)],
+  ] satisfies [string, (claims: JWTPayload) => Promise<string>][])("is refused %s", async (_, make) => {
+    const sub = unique("ada");
+    const browser = await signedIn({ sub, email: `${sub}@${org.domain}` });
+    const { status, text } = await tell(await make(told({ sub })));
+    const { id, message } = (await must(app.asDeveloper("GET", `${app.at}/orgs/${org.id}/sso/attempts`), 200)).data[0];
+    expect([status, JSON.parse(text).error, text.includes(id)]).toEqual([400, "invalid_request", true]);
+    expect(message).toMatch(/logout token/);
+    expect((await me(browser)).status).toBe(200);
+  });
+
+  it("is no way out where the provider knows none: the browser's own sign-in ends, and leads to the org's page", async () => {
+    const browser = await signedIn({});
+    const home = `/login/${app.app}/${(await own.database.query<{ slug: string }>(`select slug from data.orgs where id = '${org.id}'`))[0]!.slug}`;
+    for (const discovery of [undefined, () => new Response(null, { status: 500 })]) {
+      const one = discovery ? await signedIn({}) : browser;
+      forgery = discovery ? { discovery } : {};
+      const left = await signOut(one, home);
+      expect([left.status, left.headers.get("Location")]).toEqual([303, home]);
+      expect((await me(one)).status).toBe(401);
     }
-    const taken = await ask(location, cookiesOf(started));
-    expect([taken.status, await messageOf()]).toEqual([303, "Signed in."]);
-    const finished = await ask(org.config.redirect_uri.replace(/callback$/, "finish"), cookiesOf(started));
-    expect(finished.status).toBe(303);
   });
 });

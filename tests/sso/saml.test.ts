@@ -2,8 +2,9 @@
 import { inflateRawSync } from "node:zlib";
 import { beforeAll, describe, expect, it } from "vitest";
 import { logoutRequest } from "../../lib/sso/saml/message.ts";
-import { type App, anApp, type Call, must, sql, system, together, unique } from "../harness/index.ts";
+import { type App, anApp, bearer, type Call, caller, must, sql, system, together, unique } from "../harness/index.ts";
 import { aKey, anAssertion, aResponse, type ProviderKey, sign } from "./provider.ts";
+import { aBrowser, type Browser, form, me, signOut } from "./stage.ts";
 
 const ISSUER = "https://idp.example/metadata";
 const SSO_URL = "https://idp.example/sso";
@@ -13,27 +14,6 @@ beforeAll(async () => {
   [key, other] = await Promise.all([aKey(), aKey()]);
 });
 
-/** A browser: it keeps the cookies, and follows nothing by itself. */
-function aBrowser() {
-  const cookies = new Map<string, string>();
-  const ask = async (url: string, init: RequestInit = {}) => {
-    const response = await fetch(url, {
-      redirect: "manual",
-      ...init,
-      headers: { Cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; "), ...init.headers },
-    });
-    for (const line of response.headers.getSetCookie()) {
-      const [, name, value] = /^([^=]+)=([^;]*)/.exec(line)!;
-      if (value && !/Max-Age=0/i.test(line)) cookies.set(name!, value);
-      else cookies.delete(name!);
-    }
-    return response;
-  };
-  return { ask, cookies };
-}
-type Browser = ReturnType<typeof aBrowser>;
-
-const form = (fields: Record<string, string>) => ({ method: "POST", body: new URLSearchParams(fields) });
 const local = (url: string) => url.replace("http://agentry.test", system.base);
 
 type Org = { id: string; domain: string; at: string; config: any };
@@ -94,12 +74,6 @@ async function login(org: Org, said: Said = {}, browser = aBrowser(), by = key) 
   const response = await finished(org, browser);
   return { status: response.status, text: await response.text(), browser, location: response.headers.get("Location") };
 }
-const me = async (browser: Browser) => {
-  const response = await browser.ask(`${system.base}/api/v1/users/me`, {
-    headers: { "Sec-Fetch-Site": "same-origin" },
-  });
-  return { status: response.status, body: (await response.json()) as any };
-};
 const lastAttempt = async (app: App, org: Org) =>
   (await must(app.asDeveloper("GET", `${org.at}/attempts`), 200)).data[0];
 
@@ -202,6 +176,38 @@ describe("a login", () => {
     const org = await anOrg(await anApp());
     const { response } = await begun(org, aBrowser(), `?return_to=${encodeURIComponent(path)}`);
     expect(response.status).toBe(400);
+  });
+
+  it("leads to an address of the app's, where it is registered, with a login token that signs in once", async () => {
+    const app = await anApp();
+    const org = await anOrg(app, { session_max_s: 600 });
+    const to = (uri: string) => `?redirect_uri=${encodeURIComponent(uri)}`;
+    const uri = "https://app.example:8443/done?state=x";
+    expect((await begun(org, aBrowser(), to(uri))).response.status).toBe(400);
+    const settings = { auth: { redirect_hosts: ["app.example:8443"] } };
+    await must(app.asDeveloper("PATCH", app.at, { settings }), 200);
+    for (const bad of ["https://app.example/done", "https://evil.example", "javascript:alert(1)", "/done", "x"]) {
+      expect((await begun(org, aBrowser(), to(bad))).response.status).toBe(400);
+    }
+    const browser = aBrowser();
+    const { id } = await begun(org, browser, to(uri));
+    await posted(org, browser, answer(org, id));
+    const done = await finished(org, browser);
+    const location = new URL(done.headers.get("Location")!);
+    const token = location.searchParams.get("token")!;
+    expect([location.origin, location.searchParams.get("state"), browser.cookies.size]).toEqual([
+      ...["https://app.example:8443", "x", 0],
+    ]);
+    const visitor = caller({ "x-archastro-api-key": app.publishable_key });
+    const enter = () => visitor("POST", "/api/v1/auth/token", { token });
+    const access = (await must(enter(), 200)).token;
+    expect((await must(caller(bearer(access))("GET", "/api/v1/users/me"), 200)).email).toBe(`ada@${org.domain}`);
+    expect((await enter()).status).toBe(401);
+    const [made] = await sql(
+      "select method, extract(epoch from ends_at - created_at)::int <= 600 as bounded, details ->> 'session_index' as session from data.token_families where org_id = $1 and carrier = 'api'",
+      [org.id],
+    );
+    expect(made).toEqual({ method: "saml", bounded: true, session: "s1" });
   });
 
   it("is finished by no other browser, and by the one that asked once", async () => {
@@ -342,6 +348,31 @@ describe("who it is", () => {
     expect((await lastAttempt(app, org)).message).toContain("outside of this org");
   });
 
+  it("is brought into the org, where it is in none and people are provisioned, with the role that its groups map to", async () => {
+    const app = await anApp();
+    const role_mapping = [{ group: "admins", role: "admin" }];
+    const org = await anOrg(app, { auto_provision: false, role_mapping });
+    const user = await app.aUser(null, "member", { email: `ada@${org.domain}`, name: null });
+    expect((await login(org)).status).toBe(400);
+    expect((await lastAttempt(app, org)).message).toContain("Nobody here has");
+    await must(app.asDeveloper("PUT", org.at, setting({ role_mapping })), 200);
+    // Not before all else has held: the domain isn't the org's.
+    const elsewhere = await app.aUser(null, "member", { email: "ada@elsewhere.example" });
+    expect((await login(org, { email: "ada@elsewhere.example" })).status).toBe(400);
+    expect((await must(app.asDeveloper("GET", `${app.at}/users/${elsewhere.id}`), 200)).org).toBeNull();
+    const { browser } = await login(org, { groups: ["admins"], name: "Ada" });
+    expect((await me(browser)).body).toMatchObject({ id: user.id, org: org.id, org_role: "admin", name: "Ada" });
+  });
+
+  it("is nobody without an org who was deactivated", async () => {
+    const app = await anApp();
+    const org = await anOrg(app);
+    const user = await app.aUser(null, "member", { email: `ada@${org.domain}` });
+    await sql("update data.users set deactivated_at = now() where id = $1", [user.id]);
+    expect((await login(org)).status).toBe(400);
+    expect((await must(app.asDeveloper("GET", `${app.at}/users/${user.id}`), 200)).org).toBeNull();
+  });
+
   it("is an owner only where the owner is signed in here", async () => {
     const app = await anApp();
     const org = await anOrg(app, { auto_provision: false });
@@ -384,6 +415,38 @@ describe("who it is", () => {
     expect((await me(browser)).status).toBe(401);
     expect((await login(org)).status).toBe(400);
     expect((await lastAttempt(app, org)).message).toBe("The user is deactivated.");
+  });
+});
+
+describe("the feed", () => {
+  const told = async (call: Call) =>
+    (await must(call("GET", "/api/v1/activity_feed?kind[]=sign_in.refused"), 200)).data as any[];
+
+  it("tells of refusals once a minute a subject, with how many they were: the admins, and the person", async () => {
+    const app = await anApp();
+    const org = await anOrg(app);
+    const { browser } = await login(org, { subject: "one" });
+    const ada = (await me(browser)).body.id;
+    const admin = app.as(org.id, { role: "admin" });
+    await sql("update data.users set deactivated_at = now() where id = $1", [ada]);
+    await together(5, () => login(org, { subject: "one" }));
+    await together(5, () => posted(org, aBrowser(), "AAAA"));
+    const entries = await told(admin);
+    expect(entries.map(({ metadata }) => [metadata.subject, metadata.refusals]).sort()).toEqual([
+      [null, 1],
+      ["one", 1],
+    ]);
+    // A minute later.
+    await sql("update data.sso_attempts set told_at = told_at - interval '61 seconds' where org_id = $1", [org.id]);
+    await login(org, { subject: "one" });
+    expect((await told(admin)).map(({ metadata }) => [metadata.subject, metadata.refusals])[0]).toEqual(["one", 5]);
+    await sql("update data.users set deactivated_at = null where id = $1", [ada]);
+    const own = await told(caller(bearer((await app.aToken(ada)).access_token)));
+    expect(own.map(({ user, metadata }) => [user, metadata.refusals])).toEqual([
+      [ada, 5],
+      [ada, 1],
+    ]);
+    expect(await told(app.as(org.id, { role: "member" }))).toEqual([]);
   });
 });
 
@@ -523,16 +586,17 @@ describe("out", () => {
 
   it("by the browser: ends its sign-in first, and then leads to the provider", async () => {
     const org = await anOrg(await anApp(), { slo_url: SLO });
-    const { browser } = await login(org);
-    const leave = (site: string) =>
-      browser.ask(local(org.config.acs_url).replace(/acs$/, "logout"), {
-        method: "POST",
-        headers: { "Sec-Fetch-Site": site },
-      });
+    const { browser, location } = await login(org);
     const kept = new Map(browser.cookies);
-    expect((await leave("cross-site")).status).toBe(403);
+    for (const refused of [
+      signOut(browser, location!, undefined, "cross-site"),
+      signOut(browser, location!, {}),
+      signOut(browser, location!, { form: `${"A".repeat(43)}=` }),
+    ]) {
+      expect((await refused).status).toBe(403);
+    }
     expect((await me(browser)).status).toBe(200);
-    const left = await leave("same-origin");
+    const left = await signOut(browser, location!);
     const text = await left.text();
     expect([left.status, /url=https:\/\/idp\.example\/slo\?SAMLRequest=/.test(text), browser.cookies.size]).toEqual([
       200,
@@ -541,6 +605,15 @@ describe("out", () => {
     ]);
     for (const [name, value] of kept) browser.cookies.set(name, value);
     expect((await me(browser)).status).toBe(401);
+  });
+
+  it("leads back to the org's own page", async () => {
+    const org = await anOrg(await anApp(), { slo_url: SLO });
+    const { browser, location } = await login(org);
+    await signOut(browser, location!);
+    const back = await browser.ask(org.config.post_logout_redirect_uri);
+    expect([back.status, back.headers.get("Location")]).toEqual([303, location]);
+    expect(await (await browser.ask(location!)).text()).toContain('name="email"');
   });
 });
 

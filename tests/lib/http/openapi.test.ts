@@ -86,6 +86,7 @@ it("promises an Idempotency-Key on the POSTs that keep it, and on no other", () 
     "POST /sso/{app}/{sandbox}/{org}/acs",
     "POST /sso/{app}/{sandbox}/{org}/slo",
     "POST /sso/{app}/{sandbox}/{org}/logout",
+    "POST /sso/{app}/{sandbox}/{org}/backchannel",
     "POST /api/v1/orgs/{org}/invitations/{invitation}/resend",
     "POST /api/v1/invites/accept",
     "POST /api/v1/invitations/accept",
