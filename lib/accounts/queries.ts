@@ -73,7 +73,8 @@ async function ask(
   if (asked.refused !== undefined) throw REFUSALS[asked.refused]!();
   if (asked.wait)
     throw tooMany(asked.wait, "Too many mails were asked for, to this address or from here. Try again later.");
-  c.executionCtx.waitUntil(sendMail(c.env, signInMail(email, asked, { ...proof, registers: registering !== null })));
+  const mail = signInMail(email, asked, { ...proof, registers: registering !== null });
+  c.executionCtx.waitUntil(sendMail(c.env, visitor, mail));
 }
 
 /** Six digits, each as likely as any other. */
