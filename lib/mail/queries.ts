@@ -4,12 +4,14 @@ import { notFound } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import type { CursorPage } from "../paging.ts";
 import type { SandboxMailRow } from "./schema.ts";
-import type { Mail } from "./send.ts";
 
 const MOST_KEPT = 1000;
 
 /** Keeps a mail, and lets go of those before the newest thousand. */
-export async function keepMail(db: TenantDb, { to, subject, text }: Mail): Promise<void> {
+export async function keepMail(
+  db: TenantDb,
+  { to, subject, text }: Pick<SandboxMailRow, "to" | "subject" | "text">,
+): Promise<void> {
   const oldest = db.selectFrom("sandbox_mails").select("id").orderBy("id", "desc").offset(MOST_KEPT).limit(1);
   await db.batch({
     kept: db.insertInto("sandbox_mails", { id: newId("sandbox_mail"), to, subject, text }),
