@@ -94,6 +94,8 @@ export const kinds = {
   }),
   config: kind({ prefix: "cfg", table: "configs", name: "config", tells: changes }),
   config_version: kind({ prefix: "cfv", table: "config_versions", name: "config version" }),
+  developer: kind({ prefix: "dva", table: "developers", name: "developer" }),
+  developer_session: kind({ prefix: "dvs", table: "developer_sessions", name: "developer's sign-in" }),
   event: kind({ prefix: "evt", table: "events", name: "event" }),
   event_subscription: kind({
     ...{ prefix: "esub", state: "status", table: "event_subscriptions", name: "event subscription", tells: changes },
@@ -130,6 +132,7 @@ export const kinds = {
     tells: ["created", "verified", "deleted"],
   }),
   sandbox: kind({ prefix: "dsb", table: "sandboxes", name: "sandbox" }),
+  sandbox_mail: kind({ prefix: "dsm", table: "sandbox_mails", name: "mail" }),
   // A user whom a provider keeps, which is one of `users`.
   scim: kind({
     ...{ prefix: "scm", table: null, name: "user of a provider" },

@@ -207,6 +207,7 @@ it("follows no foreign key to rows without number: what lets go of a row is a us
 /** The functions that run as their owner, whom no policy narrows, and what each needs that for. */
 const DEFINERS: Record<string, string> = {
   ask_by_mail: "counts what a visitor asks for, and keeps what is mailed, where no tenant is proven",
+  ask_developer: "counts who asks for a code, and keeps it, where no tenant is proven",
   bring_in: "takes a user of no org into one, for whoever has a MAC over the two",
   check_root: "reads the copies of the keys that MACs are checked by",
   claim_behind: "the sweep's: looks in every tenant for sessions that nobody has heard of",
@@ -222,6 +223,7 @@ const DEFINERS: Record<string, string> = {
   enter_by_password: "counts and compares before its tenant is proven",
   enter_client: "reads an OAuth client before its tenant is proven",
   enter_code: "ends what a code gave that comes again, with no tenant proven",
+  enter_developer: "reads a developer's sign-in before its tenant is proven",
   enter_device: "reads what a device waits for before its tenant is proven",
   enter_hook: "reads a webhook's token before its tenant is proven",
   enter_key: "reads a secret key before its tenant is proven",
@@ -246,6 +248,7 @@ const DEFINERS: Record<string, string> = {
   register_by_password: "counts, and makes an org of somebody's own, before its tenant is proven",
   set_password: "counts tries, which no tenant has",
   show_login: "reads the names of an app and an org, for a page that anybody may open",
+  sign_in_developer: "uses up a developer's code, and makes the sign-in, with no tenant proven",
   sso_of: "reads which org's provider a domain's people come by, with no tenant proven",
   sweep: "deletes in every tenant what is past its time",
   tenant: "reads the secret that a proof is made with",

@@ -33,6 +33,8 @@ const app = { id: "", victim: newId("org"), mine: newId("org"), other: "" };
 const people = { victim: newId("user"), mine: newId("user") };
 const tokens = { revoked: newId("token"), expired: newId("token"), mine: newId("token") };
 const families = { revoked: newId("sign_in"), live: newId("sign_in"), browser: newId("sign_in") };
+const developers = { victim: newId("developer"), mine: newId("developer") };
+const signIns = { victim: newId("developer_session"), mine: newId("developer_session") };
 const onceHash = hex(randomBytes(32));
 const agents = { victim: newId("agent"), mine: newId("agent") };
 /** Of the other app's secret key, which is the attacker's own. */
@@ -203,6 +205,13 @@ async function seed() {
         values ('${app.id}', '-', '${org}', '${newId("sso_identity")}', '${connection}', ${quote(text)}, '${org === app.victim ? people.victim : people.mine}');
       insert into data.sso_attempts (app_id, sandbox_id, org_id, id, connection_id, subject)
         values ('${app.id}', '-', '${org}', '${newId("sso_attempt")}', '${connection}', ${quote(text)});
+      insert into data.developers (app_id, id, email)
+        values ('${app.id}', '${org === app.victim ? developers.victim : developers.mine}', ${quote(text)});
+      insert into data.developer_sessions (app_id, id, developer_id, idle_s, expires_at, ends_at)
+        values ('${app.id}', '${org === app.victim ? signIns.victim : signIns.mine}',
+          '${org === app.victim ? developers.victim : developers.mine}', 60, now() + interval '1 day', now() + interval '1 day');
+      insert into data.sandbox_mails (app_id, sandbox_id, org_id, id, "to", subject, text)
+        select app_id, sandbox_id, '-', '${newId("sandbox_mail")}', 'x', 'x', ${quote(text)} from data.sandboxes where app_id = '${app.id}';
       insert into data.webhook_receipts (app_id, sandbox_id, org_id, id, webhook_id, delivery_id, status, event_id, payload)
         values ('${app.id}', '-', '${org}', '${newId("webhook_receipt")}', 'x', ${quote(text)}, 'received', 'x', '{}');
       insert into data.webhook_endpoints (app_id, sandbox_id, org_id, id, url, event_names, sealed, tag)
@@ -286,6 +295,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
     "event_heads",
     "agent_routine_configs",
     "apps",
+    "developer_sessions",
     "keys",
     "passwords",
     "sandboxes",
@@ -299,8 +309,17 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
     await database.exec(`insert into data.keys (app_id, sandbox_id, id, type, hash, hint)
       values ('${app.id}', '-', '${newId("key")}', 'secret', '${live}', 'hint')`);
     const [, ...found] = await tryAll(attacker, [key(live), ...tables.map((table) => `select * from data.${table}`)]);
+    // In no sandbox is this key; what lives in one alone, it finds there.
+    const [{ sandbox_id }] = (await database.query("select sandbox_id from data.sandboxes where app_id = $1", [
+      app.id,
+    ])) as any;
+    const [, , mails] = await tryAll(attacker, [
+      key(live),
+      call("within", sandbox_id, "*"),
+      "select * from data.sandbox_mails",
+    ]);
     for (const [i, table] of tables.entries()) {
-      const shown = JSON.stringify(found[i]);
+      const shown = JSON.stringify(table === "sandbox_mails" ? mails : found[i]);
       expect(shown, table).toContain(app.id);
       if (!WITHOUT_TEXT.includes(table)) expect(shown, table).toContain(SECRET);
     }
@@ -408,6 +427,18 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
           ),
         ),
       )),
+      // Nor a developer's, whose sign-in it has read, nor a code of one.
+      call("enter_developer", app.id, developers.victim, signIns.victim, forged),
+      call(
+        ...(["enter_developer", app.id, developers.victim, signIns.victim] as const),
+        await tag("developer", app.id, developers.mine, signIns.mine),
+      ),
+      call(
+        ...(["enter_developer", app.id, developers.victim, signIns.mine] as const),
+        await tag("developer", app.id, developers.victim, signIns.mine),
+      ),
+      call("ask_developer", app.id, "x@example.com", "\\x01", "code", "{}", ofMine),
+      call("sign_in_developer", app.id, "\\x01", "{code}", newId("developer_session"), ofMine),
       call("enter_once", app.id, "-", app.victim, "a_kind", onceHash, forged),
       call("enter_scim", app.id, "-", app.victim, tokenHash, forged),
       call(

@@ -82,6 +82,14 @@ async function aged() {
       insert into data.one_time_secrets (app_id, sandbox_id, org_id, kind, hash, expires_at)
         select ${at}, name, '', now() - age
           from (values ('past', interval '1 day 1 minute'), ('nearly', '23 hours 59 minutes'), ('live', '-1 hour')) v (name, age);
+      insert into data.developers (app_id, id, email) values ('${app_id}', 'dva_x', 'x');
+      insert into data.developer_sessions (app_id, id, developer_id, idle_s, ends_at, expires_at)
+        select '${app_id}', name, 'dva_x', 60, now(), now() - age
+          from (values ('past', interval '1 second'), ('live', '-1 minute')) v (name, age);
+      insert into data.sandbox_mails (app_id, sandbox_id, org_id, id, "to", subject, text, created_at)
+        select app_id, sandbox_id, '-', v.name, 'x', 'x', 'x', now() - age
+          from data.sandboxes, (values ('past', interval '7 days 1 minute'), ('nearly', '6 days 23 hours 59 minutes')) v (name, age)
+         where app_id = '${app_id}' and slug = 'test';
       insert into data.tokens (app_id, sandbox_id, org_id, user_id, id, scopes, expires_at)
         select app_id, sandbox_id, org_id, user_id, id, scopes, expires_at from data.token_families
          where app_id = '${app_id}'`);
@@ -94,6 +102,8 @@ async function aged() {
         ["token_families", "id"],
         ["tokens", "id"],
         ["one_time_secrets", "kind"],
+        ["developer_sessions", "id"],
+        ["sandbox_mails", "id"],
         ["sandboxes", "slug"],
       ]) {
         const found = `select ${name} as name from data.${table} where app_id = $1 order by 1`;
@@ -108,6 +118,8 @@ const kept = [
   ["live", "nearly"],
   ["live", "nearly"],
   ["live", "nearly"],
+  ["live"],
+  ["nearly"],
   ["nearly", "test"],
 ];
 
@@ -125,8 +137,9 @@ it("says how many rows it took away: none, when it has just been", async () => {
     });
     return Number(result!.rows[0]![0]);
   };
-  // Of each of two apps a key, a token and its family, and a sandbox: its record, its key, its place, and that it ended.
-  expect([await swept(), await swept()]).toEqual([16, 0]);
+  // Of each of two apps a key, a token and its family, what works once, a developer's sign-in, a mail, and a sandbox: its
+  // record, its key, its place, and that it ended.
+  expect([await swept(), await swept()]).toEqual([20, 0]);
 });
 
 it("occurrences go after 30 days, or as many as their app says", async () => {

@@ -1,6 +1,7 @@
 /** Every request makes one round trip to the database, whatever it asks; one that asks a model, two. */
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { aDeveloper } from "./harness/browser.ts";
 import { bearer, type Call, caller, developer } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
@@ -9,11 +10,13 @@ const made: Record<string, string> = {};
 let asDeveloper: Call;
 let asUser: Call;
 let asProvider: Call;
+let fromBrowser: Call;
 
 beforeAll(async () => {
   own = await ownSystem();
   const alias = { "sweep.ts": resolve(import.meta.dirname, "harness/no-sweep.ts") };
-  const base = await own.start([await newSigningKey("one")], [newRoot()], { alias });
+  const root = newRoot();
+  const base = await own.start([await newSigningKey("one")], [root], { alias });
   const { app_id, secret_key } = await own.newApp();
   asDeveloper = caller(bearer(secret_key), base);
   const at = developer(app_id);
@@ -45,6 +48,8 @@ beforeAll(async () => {
   const person = (await asProvider("POST", "/scim/v2/Users", { userName: "bob@acme.example" })).body.id;
   const group = (await asProvider("POST", "/scim/v2/Groups", { displayName: "G" })).body.id;
   Object.assign(made, { person, group });
+  fromBrowser = caller((await aDeveloper(own.database.query, root, app_id)).headers, base);
+  await fromBrowser("GET", at);
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -83,6 +88,8 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
   ],
   ["make a key", () => asDeveloper("POST", `${made.at}/keys`, { type: "secret" })],
   ["make a sandbox", () => asDeveloper("POST", "/api/v1/sandboxes", { name: "S", slug: `s${n()}`, org: made.org })],
+  ["list what a sandbox has mailed", () => asDeveloper("GET", `${made.at}/sandboxes/${made.sandbox}/mails`)],
+  ["get an app, from a developer's browser", () => fromBrowser("GET", made.at!)],
   ["make a sandbox's key", () => asDeveloper("POST", `/api/v1/sandboxes/${made.sandbox}/keys`, {})],
   ["get oneself", () => asUser("GET", "/api/v1/users/me")],
   ["make a personal token", () => asUser("POST", "/api/v1/users/me/tokens", { name: "ci" })],

@@ -2,11 +2,14 @@ import { allow } from "../../lib/auth/allow.ts";
 import { gives, givesNothing } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
+import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 import { getKey } from "../../lib/keys/queries.ts";
 import { createKeyBody, key, toKey } from "../../lib/keys/schema.ts";
-import { paginate } from "../../lib/paging.ts";
+import { listMails } from "../../lib/mail/queries.ts";
+import { listMailsQuery, mailList, toMail } from "../../lib/mail/schema.ts";
+import { openListCursor, paginate, paginateList } from "../../lib/paging.ts";
 import {
   createSandbox,
   createSandboxKey,
@@ -67,6 +70,21 @@ sandboxes.post(
       (db, id) => getKey(db.inSandbox(sandbox), id),
     );
     return c.var.answer(toKey(row, full_key));
+  },
+);
+
+/** What it would have mailed of late: codes and links are read here. */
+sandboxes.get(
+  "/protected/api/v2/developer/apps/:app_id/sandboxes/:sandbox/mails",
+  named("List the mails of a sandbox"),
+  allow("developer:read"),
+  valid("query", listMailsQuery),
+  gives(200, mailList),
+  async (c) => {
+    const { db } = c.var;
+    const sandbox = parseId("sandbox", c.req.param("sandbox"));
+    const page = await openListCursor(c.env.ROOT_SECRETS, `mails ${sandbox}`, db.tenant, c.req.valid("query"));
+    return c.var.answer(await paginateList(page, await listMails(db, sandbox, page), toMail));
   },
 );
 

@@ -76,7 +76,7 @@ async function ask(
     throw tooMany(asked.wait, "Too many mails were asked for, to this address or from here. Try again later.");
   const login = asked.org_slug && `${listOf(c.env.ISSUERS)[0]}${loginPath(visitor, asked.org_slug)}`;
   const mail = signInMail(email, { ...asked, login }, { ...proof, registers: registering !== null });
-  c.executionCtx.waitUntil(sendMail(c.env, mail));
+  c.executionCtx.waitUntil(sendMail(c.env, visitor, mail));
 }
 
 /** Six digits, each as likely as any other. */

@@ -14,23 +14,35 @@ import type { Id } from "../ids.ts";
 import type { Place } from "../objects/stub.ts";
 import { tellFull } from "../quotas.ts";
 import { type ApiKey, looksLikeKey, parseKey } from "./keys.ts";
-import { covers, FULL_ACCESS, type Permission, type Resource, rolesWith } from "./permissions.ts";
+import { covers, FULL_ACCESS, isDevelopers, type Permission, type Resource, rolesWith } from "./permissions.ts";
 import { newPlaceToken, readPlaceToken } from "./place-tokens.ts";
 import { parseRefreshToken } from "./refresh.ts";
 import { hex, mac } from "./secrets.ts";
-import { mustBeSameOrigin, parseSession, type Session, sessionCookie } from "./sessions.ts";
+import {
+  type DeveloperSession,
+  developerCookie,
+  mustBeSameOrigin,
+  parseDeveloperSession,
+  parseSession,
+  type Session,
+  sessionCookie,
+} from "./sessions.ts";
 import { type AccessToken, verifyToken } from "./tokens.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 type InApp = { app: Id<"app">; sandbox: Id<"sandbox"> | None; beside: Bytes | null };
 type Browsers = Session & { mac: Bytes; scopes: string[] };
+type Developers = DeveloperSession & { mac: Bytes };
 /**
  * A credential that could be one. A user: a person of an org, by an access token or by a browser's session. A key: the
- * developer, in production or in one sandbox.
+ * developer, in production or in one sandbox, by a secret key; or in production, by a browser's session.
  */
-export type Credential = InApp & ({ kind: "key"; hash: Bytes } | ({ kind: "user" } & (AccessToken | Browsers)));
+export type Credential = InApp &
+  (({ kind: "key" } & ({ hash: Bytes } | Developers)) | ({ kind: "user" } & (AccessToken | Browsers)));
 /** A browser's session. */
 export type BrowserCredential = Extract<Credential, Browsers>;
+/** A developer's session. */
+export type DeveloperCredential = Extract<Credential, Developers>;
 
 /** The part of a request that a credential is read from. */
 export type Asked = Pick<Context<Env>, "req" | "env" | "executionCtx">;
@@ -51,14 +63,14 @@ function besideOf(key: ApiKey | null, { app, sandbox }: { app: string; sandbox: 
 /**
  * Reads the credential, without any look-up: `Authorization: Bearer` with a token or a secret key, or a key as
  * `x-archastro-api-key` (or `x-api-key`). With both, the Authorization header decides. A cookie counts where neither was
- * sent, and only for what our own pages ask. Null where nothing was sent.
+ * sent, and only for what our own pages ask: a developer's where the permission is one. Null where nothing was sent.
  */
-export async function readCredential(c: Asked): Promise<Credential | null> {
+export async function readCredential(c: Asked, permission: Permission = "self"): Promise<Credential | null> {
   const authorization = c.req.header("Authorization");
   const apiKey = readApiKey(c);
   const key = apiKey === undefined ? undefined : await parseKey(apiKey);
   if (authorization === undefined) {
-    if (key === undefined) return readSession(c);
+    if (key === undefined) return readCookie(c, permission);
     if (key?.type !== "secret") throw unauthenticated();
     return { kind: "key", ...key, beside: null };
   }
@@ -79,10 +91,17 @@ export async function readPageSession(c: Asked): Promise<BrowserCredential | nul
   return session && { kind: "user", ...session, scopes: [FULL_ACCESS], beside: null };
 }
 
-async function readSession(c: Asked): Promise<Credential | null> {
-  if (sessionCookie(c) === undefined) return null;
+/** The same of a developer's. */
+export async function readDeveloperSession(c: Asked): Promise<DeveloperCredential | null> {
+  const session = await parseDeveloperSession(c.env.ROOT_SECRETS, developerCookie(c) ?? "");
+  return session && { kind: "key", ...session, sandbox: NONE, beside: null };
+}
+
+async function readCookie(c: Asked, permission: Permission): Promise<Credential | null> {
+  const develops = isDevelopers(permission) && developerCookie(c) !== undefined;
+  if (!develops && sessionCookie(c) === undefined) return null;
   mustBeSameOrigin(c);
-  const session = await readPageSession(c);
+  const session = await (develops ? readDeveloperSession(c) : readPageSession(c));
   if (!session) throw unauthenticated();
   return session;
 }
@@ -91,7 +110,11 @@ async function readSession(c: Asked): Promise<Credential | null> {
 function enterBy(credential: Credential, permission: Permission): CompiledQuery {
   const { app, sandbox, beside } = credential;
   if (credential.kind === "key") {
-    return CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, credential.hash, beside]);
+    return "hash" in credential
+      ? CompiledQuery.raw("select app.enter_key($1, $2, $3, $4) as stale", [app, sandbox, credential.hash, beside])
+      : CompiledQuery.raw("select app.enter_developer($1, $2, $3, $4) as stale", [
+          ...[app, credential.developer, credential.session, credential.mac],
+        ]);
   }
   const { org, user } = credential;
   const roles = rolesWith(permission);
@@ -131,20 +154,27 @@ export function openDb(
     const db = open("write", again);
     const stale = sql<boolean>`(last_used_at is null or last_used_at < now() - interval '1 minute')`;
     const last_used_at = sql<string>`now()`;
-    // A browser's use is what keeps its session alive.
-    const expires_at = sql<string>`least(ends_at, now() + make_interval(secs => idle_s))`;
+    // A browser's use is what keeps its session alive; what has ended meanwhile stays so.
+    const longer = { last_used_at, expires_at: sql<string>`least(ends_at, now() + make_interval(secs => idle_s))` };
+    const lives = sql<boolean>`expires_at > now()`;
     const use =
-      credential.kind === "key"
+      "hash" in credential
         ? db.updateTable("keys").set({ last_used_at }).where("hash", "=", credential.hash).where(stale)
         : "token" in credential
           ? db.updateTable("tokens").set({ last_used_at }).where("id", "=", credential.token).where(stale)
-          : db
-              .updateTable("token_families")
-              .set({ last_used_at, expires_at })
-              .where("id", "=", credential.sign_in)
-              // What has ended meanwhile stays so.
-              .where("expires_at", ">", sql<string>`now()`)
-              .where(stale);
+          : credential.kind === "key"
+            ? db
+                .updateTable("developer_sessions")
+                .set(longer)
+                .where("id", "=", credential.session)
+                .where(lives)
+                .where(stale)
+            : db
+                .updateTable("token_families")
+                .set(longer)
+                .where("id", "=", credential.sign_in)
+                .where(lives)
+                .where(stale);
     // Revoked in between: there is nothing left to note.
     await use.execute().catch((error) => {
       if (!(error instanceof ApiError)) throw error;
@@ -157,7 +187,9 @@ export function openDb(
 export function toWatch(credential: Credential, permission: Permission): string {
   const { app, sandbox, beside } = credential;
   const place = { app, sandbox, beside: beside && hex(beside) };
-  if (credential.kind === "key") return JSON.stringify({ ...place, key_hash: hex(credential.hash) });
+  if ("hash" in credential) return JSON.stringify({ ...place, key_hash: hex(credential.hash) });
+  // No developer's address is a stream; app.watch knows no such sign-in.
+  if (credential.kind === "key") throw new Error("a developer's sign-in can't be watched");
   const { org, user } = credential;
   const person = { ...place, org, usr: user, roles: rolesWith(permission) };
   return "token" in credential
@@ -183,7 +215,7 @@ export function mustCover(credential: Credential, resources: readonly Resource[]
 export const allow = (permission: Permission) =>
   withSpec(
     createMiddleware<Allowed>(async (c, next) => {
-      const credential = await readCredential(c);
+      const credential = await readCredential(c, permission);
       if (!credential) throw unauthenticated(false);
       if (credential.kind === "user" && !covers(credential.scopes, permission)) throw insufficientScope(permission);
       const connection = connect(c.env.DATABASE_URL, c.env.DATABASE);
@@ -203,8 +235,8 @@ export const allow = (permission: Permission) =>
       if (trips === 0) await enterUnasked(db, c.error);
     }),
     {
-      security: permission.startsWith("developer:")
-        ? [{ secret_key: [] }, { api_key: [] }]
+      security: isDevelopers(permission)
+        ? [{ secret_key: [] }, { api_key: [] }, { developer_session: [] }]
         : [{ access_token: [] }, { secret_key: [] }, { api_key: [] }, { session: [] }],
       ...({ "x-permission": permission } as object),
       responses: {

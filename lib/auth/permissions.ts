@@ -77,9 +77,9 @@ export type Scope = `${Resource}:${Action}`;
 export const FULL_ACCESS = "full_access";
 
 /**
- * What a route asks for. `developer:*` is held by secret keys alone: no scope spells it. `self` is what every live
- * token holds: to know whose it is. `session` is what a person's full-access token holds, and no restricted one: to
- * keep the person's own profile and tokens.
+ * What a route asks for. `developer:*` is held by secret keys and by developers who have signed in: no scope spells it.
+ * `self` is what every live token holds: to know whose it is. `session` is what a person's full-access token holds, and no
+ * restricted one: to keep the person's own profile and tokens.
  */
 export type Permission = Scope | "developer:read" | "developer:write" | "self" | "session";
 
@@ -118,10 +118,13 @@ export const spell = (scopes: readonly string[]): string[] => [
   ),
 ];
 
+/** Whether a permission is a developer's, which no token has. */
+export const isDevelopers = (permission: Permission) => permission.startsWith("developer:");
+
 /** Whether a token with these scopes may ask for the permission; its role is checked in the database. */
 export function covers(scopes: readonly string[], permission: Permission): boolean {
   if (permission === "self") return true;
-  if (permission.startsWith("developer:")) return false;
+  if (isDevelopers(permission)) return false;
   return scopes.includes(FULL_ACCESS) || scopes.includes(permission);
 }
 

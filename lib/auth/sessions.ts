@@ -1,6 +1,7 @@
 /**
  * Browser sessions: the cookie `__Host-agentry` (RFC 6265bis: this host's alone, over TLS, no script reads it), whose value
- * is `ses_`, and under a MAC the tenant, the person and the sign-in. The MAC is the one that app.enter_session takes.
+ * is `ses_`, and under a MAC the tenant, the person and the sign-in. The MAC is the one that app.enter_session takes. A
+ * developer's is `__Host-agentry-dev`, likewise: `dev_`, the app, the developer and the sign-in, for app.enter_developer.
  */
 import type { Context } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
@@ -17,8 +18,12 @@ export type Session = {
   sign_in: Id<"sign_in">;
 };
 
+export type DeveloperSession = { app: Id<"app">; developer: Id<"developer">; session: Id<"developer_session"> };
+
 const KIND = { prefix: "ses", purpose: "door", label: "session." } as const;
 const NAME = "agentry";
+const DEVELOPER_KIND = { prefix: "dev", purpose: "door", label: "developer." } as const;
+const DEVELOPER_NAME = "agentry-dev";
 const COOKIE = { prefix: "host", secure: true, path: "/", httpOnly: true, sameSite: "Lax" } as const;
 
 /** The value of the cookie of a sign-in. */
@@ -44,6 +49,27 @@ export async function giveSession(c: Context, roots: string, session: Session, e
 }
 
 export const takeSession = (c: Context): void => setCookie(c, NAME, "", { ...COOKIE, maxAge: 0 });
+
+export const makeDeveloperSession = (roots: string, { app, developer, session }: DeveloperSession): Promise<string> =>
+  makeSigned(roots, DEVELOPER_KIND, [app, developer, session].join("."));
+
+export async function parseDeveloperSession(roots: string, text: string) {
+  const read = await readSigned(roots, DEVELOPER_KIND, text);
+  if (read?.parts.length !== 3) return null;
+  const [app, developer, session] = read.parts as [string, string, string];
+  if (!isId("app", app) || !isId("developer", developer) || !isId("developer_session", session)) return null;
+  return { app, developer, session, mac: read.mac };
+}
+
+export const developerCookie = (c: Pick<Context, "req">): string | undefined =>
+  getCookie(c as Context, DEVELOPER_NAME, "host");
+
+export async function giveDeveloperSession(c: Context, roots: string, session: DeveloperSession, ends_at: string) {
+  const value = await makeDeveloperSession(roots, session);
+  setCookie(c, DEVELOPER_NAME, value, { ...COOKIE, expires: new Date(ends_at) });
+}
+
+export const takeDeveloperSession = (c: Context): void => setCookie(c, DEVELOPER_NAME, "", { ...COOKIE, maxAge: 0 });
 
 /**
  * Refuses a request that another site made this browser send (403): what it says of itself must be `same-origin`, or,

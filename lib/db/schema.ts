@@ -328,6 +328,28 @@ export interface Database {
     expires_at: string;
     created_at: Stamp;
   };
+  developers: Owner & {
+    id: Fixed<Id<"developer">>;
+    email: Fixed<string>;
+    email_key: GeneratedAlways<string>;
+    created_at: Stamp;
+  };
+  developer_sessions: Owner & {
+    id: Fixed<Id<"developer_session">>;
+    developer_id: Fixed<Id<"developer">>;
+    idle_s: Fixed<number>;
+    last_used_at: string | null;
+    expires_at: string;
+    ends_at: Fixed<string>;
+    created_at: Stamp;
+  };
+  sandbox_mails: Owner & {
+    id: Fixed<Id<"sandbox_mail">>;
+    to: Fixed<string>;
+    subject: Fixed<string>;
+    text: Fixed<string>;
+    created_at: Stamp;
+  };
   oauth_clients: Owner & {
     id: Fixed<Id<"oauth_client">>;
     name: string;

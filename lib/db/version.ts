@@ -45,6 +45,7 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-29-oauth",
   "2026-11-29-scim",
   "2026-11-30-sso",
+  "2026-12-01-developers",
   "2026-12-01-entry",
   "2026-12-02-sso",
 ];

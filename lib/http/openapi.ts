@@ -32,6 +32,10 @@ const securitySchemes: OpenAPIV3_1.ComponentsObject["securitySchemes"] = {
     description: "A publishable key: it says of which app",
   },
   session: { type: "apiKey", in: "cookie", name: "__Host-agentry", description: "A browser's sign-in, same-origin" },
+  developer_session: {
+    ...{ type: "apiKey", in: "cookie", name: "__Host-agentry-dev" },
+    description: "A developer's sign-in, same-origin",
+  },
 };
 
 /**

@@ -1,10 +1,10 @@
 /** The addresses of an org's invitations: a developer's and those of the org's own admins are the same. */
 import type { Context } from "hono";
-import { allow } from "../auth/allow.ts";
+import { type Allowed, allow } from "../auth/allow.ts";
 import type { Permission } from "../auth/permissions.ts";
 import { gives, givesNothing } from "../http/gives.ts";
 import { once } from "../http/once.ts";
-import { type Env, router } from "../http/router.ts";
+import { router } from "../http/router.ts";
 import { named } from "../http/spec.ts";
 import { valid } from "../http/valid.ts";
 import { parseId } from "../ids.ts";
@@ -29,8 +29,8 @@ export function invitationRoutes<P extends string>(at: P, [read, write]: readonl
   const orgOf = (c: Named) => parseId("org", c.req.param().org!);
   const idOf = (c: Named) => parseId("invitation", c.req.param().invitation!);
   /** The mail goes after the answer. */
-  const send = (c: Pick<Context<Env>, "env" | "executionCtx">, { mail }: Sent) => {
-    if (mail) c.executionCtx.waitUntil(sendMail(c.env, mail));
+  const send = (c: Pick<Context<Allowed>, "env" | "executionCtx" | "var">, { mail }: Sent) => {
+    if (mail) c.executionCtx.waitUntil(sendMail(c.env, c.var.db.tenant, mail));
   };
 
   invitations.get(

@@ -65,3 +65,36 @@ export async function rotateKey(database: Database, app: Id<"app">, keepOthers: 
   await database.run(OWNER, [...(keepOthers ? [] : [revoke]), insert], batch);
   return full_key;
 }
+
+/** The app that a command means: the one it names or, without a name, the only one. Null: there is none such, or several. */
+export async function appOf(database: Database, named: Id<"app"> | undefined): Promise<Id<"app"> | null> {
+  const apps = await listApps(database);
+  const [one, another] = named === undefined ? apps : apps.filter(({ id }) => id === named);
+  return one && !another ? (one.id as Id<"app">) : null;
+}
+
+/** The developers of an app, newest first. */
+export async function listDevelopers(database: Database, app: Id<"app">) {
+  const query = "select id, email as name, created_at::text from data.developers where app_id = $1 order by id desc";
+  const [result] = await database.run(OWNER, [{ query, params: [app] }], batch);
+  return asObjects<{ id: string; name: string; created_at: string }>(result!);
+}
+
+/** Lets whoever has an address sign in as a developer of an app. Twice is once: answers the id. */
+export async function addDeveloper(database: Database, app: Id<"app">, email: string): Promise<string> {
+  const add: Query = {
+    query: `insert into data.developers (app_id, id, email) values ($1, $2, $3)
+      on conflict on constraint developers_email_key do nothing`,
+    params: [app, newId("developer"), email],
+  };
+  const query = "select id from data.developers where app_id = $1 and email_key = lower($2)";
+  const [, found] = await database.run(OWNER, [add, { query, params: [app, email] }], batch);
+  return asObjects<{ id: string }>(found!)[0]!.id;
+}
+
+/** Takes a developer away, with every sign-in. Null: nobody of the app has the address. */
+export async function removeDeveloper(database: Database, app: Id<"app">, email: string): Promise<string | null> {
+  const query = "delete from data.developers where app_id = $1 and email_key = lower($2) returning id";
+  const [result] = await database.run(OWNER, [{ query, params: [app, email] }], batch);
+  return asObjects<{ id: string }>(result!)[0]?.id ?? null;
+}

@@ -20,7 +20,7 @@ const LENGTH = 8;
 const NONCE_LENGTH = 22;
 
 /** Eight letters, each as likely as any other. */
-function newUserCode(): string {
+export function newUserCode(): string {
   let code = "";
   while (code.length < LENGTH) {
     const [byte] = crypto.getRandomValues(new Uint8Array(1));

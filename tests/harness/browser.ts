@@ -1,5 +1,5 @@
 import { base64url } from "jose";
-import { makeSession, type Session } from "../../lib/auth/sessions.ts";
+import { type DeveloperSession, makeDeveloperSession, makeSession, type Session } from "../../lib/auth/sessions.ts";
 import { newId } from "../../lib/ids.ts";
 
 type Sql = (statement: string, params: string[]) => Promise<unknown[]>;
@@ -19,6 +19,19 @@ export async function aBrowser(sql: Sql, roots: string, user: string) {
   )) as Session[];
   const cookie = await makeSession(roots, session!);
   return { ...session!, cookie, headers: { Cookie: `__Host-agentry=${cookie}`, "Sec-Fetch-Site": "same-origin" } };
+}
+
+/** The same of a new developer of an app. */
+export async function aDeveloper(sql: Sql, roots: string, app: string) {
+  const [session] = (await sql(
+    `with made as (insert into data.developers (app_id, id, email) values ($1, $2, $2) returning *)
+      insert into data.developer_sessions (app_id, id, developer_id, idle_s, expires_at, ends_at)
+      select app_id, $3, id, 604800, now() + interval '7 days', now() + interval '30 days' from made
+      returning app_id as app, developer_id as developer, id as session`,
+    [app, newId("developer"), newId("developer_session")],
+  )) as DeveloperSession[];
+  const cookie = await makeDeveloperSession(roots, session!);
+  return { ...session!, cookie, headers: { Cookie: `__Host-agentry-dev=${cookie}`, "Sec-Fetch-Site": "same-origin" } };
 }
 
 /** The cookie's value with this in the place of one of its parts, under the MAC that it had. */

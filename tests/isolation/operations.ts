@@ -211,6 +211,9 @@ const aSkill = (word: string) => ({
   ...{ mime_type: "text/markdown", raw_content: `---\nname: ${word}\ndescription: ${word}\n---\n${word}\n` },
 });
 const anOauthClient = ({ word }: Place) => ({ name: word, scopes: ["agents:read"] });
+const aMail =
+  'insert into data.sandbox_mails (app_id, sandbox_id, org_id, id, "to", subject, text) ' +
+  "select app_id, sandbox_id, org_id, $2, $3, $3, $3 from data.sandboxes where sandbox_id = $1";
 const anEnvVar = ({ word }: Place) => ({
   ...{ key: unique(word).replaceAll("-", "_"), value: aSecret(), description: word },
 });
@@ -503,7 +506,12 @@ export const makers: Record<string, Maker> = {
   },
   "sandboxes/{sandbox}": {
     kind: "sandbox",
-    make: async (place) => place.sandbox ?? (await aSandbox(place.asDeveloper)).id,
+    make: async (place) => {
+      const id = place.sandbox ?? (await aSandbox(place.asDeveloper)).id;
+      // Two, so that a page has another one.
+      for (const _ of [1, 2]) await place.sql(aMail, [id, newId("sandbox_mail"), place.word]);
+      return id;
+    },
   },
   "agents/{agent}": {
     kind: "agent",
