@@ -242,6 +242,7 @@ const DEFINERS: Record<string, string> = {
   leave_runs: "a trigger: notes which runs an agent's object is to forget",
   password_of: "reads how a password is worked out before its tenant is proven",
   set_password: "counts tries, which no tenant has",
+  show_invitation: "reads what a mailed key is for, before its tenant is proven",
   show_login: "reads the names of an app and an org, for a page that anybody may open",
   sso_of: "reads which org's provider a domain's people come by, with no tenant proven",
   sweep: "deletes in every tenant what is past its time",

@@ -1,6 +1,7 @@
 /** Every request makes one round trip to the database, whatever it asks; one that asks a model, two. */
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { aBrowser } from "./harness/browser.ts";
 import { bearer, type Call, caller, developer } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
@@ -9,11 +10,13 @@ const made: Record<string, string> = {};
 let asDeveloper: Call;
 let asUser: Call;
 let asProvider: Call;
+let inBrowser: (path: string) => Promise<{ status: number }>;
 
 beforeAll(async () => {
   own = await ownSystem();
   const alias = { "sweep.ts": resolve(import.meta.dirname, "harness/no-sweep.ts") };
-  const base = await own.start([await newSigningKey("one")], [newRoot()], { alias });
+  const root = newRoot();
+  const base = await own.start([await newSigningKey("one")], [root], { alias });
   const { app_id, secret_key } = await own.newApp();
   asDeveloper = caller(bearer(secret_key), base);
   const at = developer(app_id);
@@ -45,8 +48,12 @@ beforeAll(async () => {
   const person = (await asProvider("POST", "/scim/v2/Users", { userName: "bob@acme.example" })).body.id;
   const group = (await asProvider("POST", "/scim/v2/Groups", { displayName: "G" })).body.id;
   Object.assign(made, { person, group });
+  const { headers } = await aBrowser(own.database.query, root, user);
+  inBrowser = (path) => fetch(base + path, { headers });
+  made.page = `/login/${app_id}/acme`;
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
+  await inBrowser(made.page);
   await new Promise((resolve) => setTimeout(resolve, 300));
 });
 afterAll(() => own.close());
@@ -197,6 +204,8 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
     "put a user into a group by SCIM",
     () => asProvider("PATCH", `/scim/v2/Groups/${made.group}`, patch("add", "members", [{ value: made.person }])),
   ],
+  ["open the page of who is signed in", () => inBrowser(made.page!)],
+  ["open the page of an invitation", () => inBrowser("/invitation?key=x")],
   ["make a webhook", () => asUser("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "github" })],
   ["list a webhook's receipts", () => asUser("GET", `/api/v1/inbound_webhooks/${made.hook}/receipts`)],
   ["meet a webhook that isn't there", () => asUser("POST", `${made.door}0`, {})],

@@ -1,4 +1,5 @@
 import { allow } from "../../lib/auth/allow.ts";
+import { forbidden } from "../../lib/errors.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
@@ -52,7 +53,10 @@ invites.post(
   gives(200, authTokens, 403, 404, 409),
   async (c) => {
     const user_agent = c.req.header("User-Agent")?.slice(0, 500);
-    const { token, user } = await acceptInvitation(c, c.req.valid("json").key, { carrier: "api", user_agent });
+    const entered = await acceptInvitation(c, c.req.valid("json").key, { carrier: "api", user_agent });
+    if (!entered)
+      throw forbidden("sso_required", "The invitation is accepted. Sign in by the organization's provider.");
+    const { token, user } = entered;
     return c.var.answer({ ...toAuthTokens(await issue(c.env, token!, 0), user), account_created: true });
   },
 );
