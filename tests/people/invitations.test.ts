@@ -240,6 +240,19 @@ describe("the page of an invitation", () => {
     expect(data.map((one: any) => one.email)).toEqual(expect.arrayContaining([email, other]));
   });
 
+  it.runIf(system.concurrent)("lets one browser in, of fifty whose button is pressed at once", async () => {
+    const { path, acme } = await invited();
+    const browsers = await together(50, async () => {
+      const browser = aBrowser();
+      return { ...browser, shown: await browser.open(path) };
+    });
+    const pressed = await Promise.all(browsers.map(({ submit, shown }) => submit(shown)));
+    expect(pressed.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(404)]);
+    expect(browsers.filter(({ cookie }) => cookie() !== null)).toHaveLength(1);
+    const made = await sql("select 1 from data.token_families where org_id = $1 and carrier = 'browser'", [acme]);
+    expect(made).toHaveLength(1);
+  });
+
   it("takes no form of another site, none that isn't ours, and no suspended org's", async () => {
     const { path, acme, asDeveloper, at } = await invited();
     const { open, submit, send, formOf } = aBrowser();
@@ -293,6 +306,22 @@ describe("an invite of a user", () => {
     // What has ended goes with the next.
     await must(as(acme)("POST", "/api/v1/users/me/invites", { invite: {} }), 201);
     expect(await sql("select id from data.user_invites where id = $1", [id])).toEqual([]);
+  });
+
+  it.runIf(system.concurrent)("is accepted by one, of fifty who do so at once", async () => {
+    const { acme, as, aUser, aToken } = await anApp();
+    const { key } = await must(as(acme)("POST", "/api/v1/users/me/invites", { invite: {} }), 201);
+    const colleagues = await together(5, async () => {
+      const { id } = await aUser(acme, "member");
+      return caller(bearer((await aToken(id)).access_token));
+    });
+    const answers = await together(50, (i) => colleagues[i % 5]!("POST", "/api/v1/invites/accept", { key }));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(409)]);
+    const told = await sql(
+      "select 1 from data.activity_feed_entries where org_id = $1 and kind = 'user_invite.accepted'",
+      [acme],
+    );
+    expect(told).toHaveLength(1);
   });
 
   it("is one's own to make", async () => {
