@@ -247,6 +247,7 @@ const DEFINERS: Record<string, string> = {
   password_of: "reads how a password is worked out before its tenant is proven",
   register_by_password: "counts, and makes an org of somebody's own, before its tenant is proven",
   set_password: "counts tries, which no tenant has",
+  show_invitation: "reads what a mailed key is for, before its tenant is proven",
   show_login: "reads the names of an app and an org, for a page that anybody may open",
   sign_in_developer: "uses up a developer's code, and makes the sign-in, with no tenant proven",
   sso_of: "reads which org's provider a domain's people come by, with no tenant proven",

@@ -398,6 +398,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       // What visitors are let in by is a MAC over what they ask.
       ...["ask_by_mail", "enter_by_mail", "password_of", "enter_by_password"].map((door) => aVisitor(door, ofMine)),
       call("show_login", app.id, "-", "", ofMine),
+      call("show_invitation", app.id, "-", app.victim, noHash, ofMine),
       // A password is set in the tenant that is open: there is none.
       call(
         "set_password",

@@ -1,7 +1,7 @@
 /** Every request makes one round trip to the database, whatever it asks; one that asks a model, two. */
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { aDeveloper } from "./harness/browser.ts";
+import { aBrowser, aDeveloper } from "./harness/browser.ts";
 import { bearer, type Call, caller, developer } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
 
@@ -11,6 +11,7 @@ let asDeveloper: Call;
 let asUser: Call;
 let asProvider: Call;
 let fromBrowser: Call;
+let inBrowser: (path: string) => Promise<{ status: number }>;
 
 beforeAll(async () => {
   own = await ownSystem();
@@ -50,8 +51,12 @@ beforeAll(async () => {
   Object.assign(made, { person, group });
   fromBrowser = caller((await aDeveloper(own.database.query, root, app_id)).headers, base);
   await fromBrowser("GET", at);
+  const { headers } = await aBrowser(own.database.query, root, user);
+  inBrowser = (path) => fetch(base + path, { headers });
+  made.page = `/login/${app_id}/acme`;
   // A credential's use is noted once a minute, after the answer: that is done when these have run.
   await asUser("GET", "/api/v1/users/me");
+  await inBrowser(made.page);
   await new Promise((resolve) => setTimeout(resolve, 300));
 });
 afterAll(() => own.close());
@@ -204,6 +209,8 @@ const operations: [name: string, ask: () => Promise<{ status: number }>][] = [
     "put a user into a group by SCIM",
     () => asProvider("PATCH", `/scim/v2/Groups/${made.group}`, patch("add", "members", [{ value: made.person }])),
   ],
+  ["open the page of who is signed in", () => inBrowser(made.page!)],
+  ["open the page of an invitation", () => inBrowser("/invitation?key=x")],
   ["make a webhook", () => asUser("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "github" })],
   ["list a webhook's receipts", () => asUser("GET", `/api/v1/inbound_webhooks/${made.hook}/receipts`)],
   ["meet a webhook that isn't there", () => asUser("POST", `${made.door}0`, {})],

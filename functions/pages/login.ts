@@ -1,30 +1,23 @@
-import type { Context } from "hono";
 import { html } from "hono/html";
 import type * as v from "valibot";
-import { askForCode, type Entered, enterByCode, enterByLink, visitorOfLink } from "../../lib/accounts/queries.ts";
+import { askForCode, enterByCode, enterByLink, visitorOfLink } from "../../lib/accounts/queries.ts";
 import { codeForm, endForm, linkForm } from "../../lib/accounts/schema.ts";
 import { type BrowserCredential, openDb, readPageSession } from "../../lib/auth/allow.ts";
-import { giveSession, mustBeSameOrigin, takeSession } from "../../lib/auth/sessions.ts";
-import { showLogin, ssoOf, type Visitor } from "../../lib/auth/visitors.ts";
+import { mustBeSameOrigin, takeSession } from "../../lib/auth/sessions.ts";
+import { showLogin, ssoOf } from "../../lib/auth/visitors.ts";
 import { NONE } from "../../lib/db/schema.ts";
 import { domainOf } from "../../lib/domains/public-mail.ts";
 import { ApiError, notFound } from "../../lib/errors.ts";
-import { type Env, router } from "../../lib/http/router.ts";
+import { router } from "../../lib/http/router.ts";
 import { validForm } from "../../lib/http/valid.ts";
 import { type Id, isId } from "../../lib/ids.ts";
 import { errorPage, formField, mustBeOurForm, OWN_PATH, page, STYLE } from "../../lib/pages/page.ts";
-import { endSignIn, getSignIn, listSignIns } from "../../lib/sign-ins/queries.ts";
-import { getUser } from "../../lib/users/queries.ts";
+import { endingSignIns, listingSignIns, readingSignIn } from "../../lib/sign-ins/queries.ts";
+import { readingUser } from "../../lib/users/queries.ts";
+import { type Here, homeOf, letIn, type Page, pathOf } from "./home.ts";
 
 const login = router();
 login.onError(errorPage);
-
-type Page = Context<Env>;
-type Here = { app: Id<"app">; sandbox: Visitor["sandbox"]; slug: string };
-
-/** The address of an org's login page; without a slug, of its app's. */
-const pathOf = ({ app, sandbox, slug }: Here) =>
-  ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), ...(slug ? [slug] : [])].join("/");
 
 /** The place that an address names: of nothing but an app's own pages. No slug looks like a sandbox's id. */
 function placeOf(c: Page): Here {
@@ -38,17 +31,6 @@ function placeOf(c: Page): Here {
 async function personOf(c: Page): Promise<{ credential: BrowserCredential; db: ReturnType<typeof openDb> } | null> {
   const credential = await readPageSession(c);
   return credential && { credential, db: openDb(c, credential, "self") };
-}
-
-/** Where somebody stands who has signed in, or out: the org's own page. */
-const homeOf = (user: Entered["user"]) =>
-  pathOf({ app: user.app_id, sandbox: user.sandbox_id, slug: user.org_slug ?? "" });
-
-async function letIn(c: Page, { sign_in, user }: Entered, return_to?: string): Promise<Response> {
-  const { app_id: app, sandbox_id: sandbox } = sign_in;
-  const session = { app, sandbox, org: sign_in.org_id as Id<"org">, user: user.id, sign_in: sign_in.id };
-  await giveSession(c, c.env.ROOT_SECRETS, session, sign_in.ends_at);
-  return c.redirect(return_to ?? homeOf(user), 303);
 }
 
 login.get("/login.css", (c) =>
@@ -138,14 +120,16 @@ async function showHere(c: Page): Promise<Response> {
 }
 
 async function showPerson(c: Page, { credential, db }: NonNullable<Awaited<ReturnType<typeof personOf>>>) {
-  const [user, own, found] = await Promise.all([
-    getUser(db, credential.user),
+  const found = await db.batch({
+    user: readingUser(db, credential.user),
     // It may be older than all that are shown: whatever is minted for a person is a sign-in, too.
-    getSignIn(db, credential.user, credential.sign_in),
-    listSignIns(db, credential, credential.user, { limit: 20, direction: "older", from: null, seal: async (id) => id }),
-  ]);
+    own: readingSignIn(db, credential.user, credential.sign_in),
+    sign_ins: listingSignIns(db, credential, credential.user, { limit: 20, from: null }),
+  });
+  // The door found both.
+  const [user, own] = [found.user[0]!, found.own[0]!];
   const field = await formField(c.env.ROOT_SECRETS, credential.sign_in);
-  const rows = found.slice(0, 20).map(
+  const rows = found.sign_ins.map(
     ({ id, method, user_agent, created_at, current }) => html`<li>${user_agent ?? "A program"}<br>
 by ${method}, since <time datetime="${created_at}">${created_at.slice(0, 16).replace("T", " ")} UTC</time>
 ${
@@ -208,7 +192,7 @@ login.get("/logout", async (c) => {
 /** Ends the sign-in of this browser, or another one of the same person, and leads to the org's page. Twice is once. */
 login.post("/logout", validForm(endForm), async (c) => {
   mustBeSameOrigin(c);
-  const { form, sign_in } = c.req.valid("form");
+  const { form, sign_in, return_to } = c.req.valid("form");
   const person = await personOf(c);
   if (!person) return signedOut(c);
   const { credential, db } = person;
@@ -216,12 +200,14 @@ login.post("/logout", validForm(endForm), async (c) => {
   const which = sign_in === undefined ? credential.sign_in : sign_in;
   if (which === credential.sign_in) takeSession(c);
   try {
-    const user = await getUser(db, credential.user);
-    if (isId("sign_in", which)) await endSignIn(db, credential.user, which);
-    return c.redirect(homeOf(user), 303);
+    const { user } = await db.batch({
+      user: readingUser(db, credential.user),
+      ...(isId("sign_in", which) && { ended: endingSignIns(db, credential.user, { one: which }) }),
+    });
+    return c.redirect(return_to ?? homeOf(user[0]!), 303);
   } catch (error) {
     // It was over before.
-    if (!(error instanceof ApiError) || (error.status !== 401 && error.status !== 404)) throw error;
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
     return signedOut(c);
   }
 });

@@ -4,7 +4,7 @@ import { once } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { valid } from "../../lib/http/valid.ts";
-import { acceptInvitation } from "../../lib/invitations/queries.ts";
+import { acceptInvitation, mustUseProvider } from "../../lib/invitations/queries.ts";
 import { acceptBody } from "../../lib/invitations/schema.ts";
 import { issue } from "../../lib/tokens/issue.ts";
 import { authTokens, toAuthTokens } from "../../lib/tokens/schema.ts";
@@ -52,7 +52,9 @@ invites.post(
   gives(200, authTokens, 403, 404, 409),
   async (c) => {
     const user_agent = c.req.header("User-Agent")?.slice(0, 500);
-    const { token, user } = await acceptInvitation(c, c.req.valid("json").key, { carrier: "api", user_agent });
+    const entered = await acceptInvitation(c, c.req.valid("json").key, { carrier: "api", user_agent });
+    if (!entered) throw mustUseProvider();
+    const { token, user } = entered;
     return c.var.answer({ ...toAuthTokens(await issue(c.env, token!, 0), user), account_created: true });
   },
 );

@@ -4,7 +4,7 @@ import { hashesOf, newWorking } from "../auth/passwords.ts";
 import { hex } from "../auth/secrets.ts";
 import { countedBy, ipOf, openVisitor, type Visitor } from "../auth/visitors.ts";
 import { ApiError, badRequest, forbidden, refused } from "../errors.ts";
-import { acceptInvitation } from "../invitations/queries.ts";
+import { acceptInvitation, mustUseProvider } from "../invitations/queries.ts";
 import { askForCode, type Entered, enter, idsToBe, tooMany } from "./queries.ts";
 import type { Register } from "./schema.ts";
 
@@ -37,7 +37,9 @@ export async function registerByPassword(c: Asked, visitor: Visitor, body: Regis
   if (said?.invited) {
     const user_agent = c.req.header("User-Agent");
     const who = { ...visitor, email, ...profile, password: { ...working, hash: hash! } };
-    return { ...(await acceptInvitation(c, invite_code!, { carrier: "api", user_agent }, who)), created: true };
+    const accepted = await acceptInvitation(c, invite_code!, { carrier: "api", user_agent }, who);
+    if (!accepted) throw mustUseProvider();
+    return { ...accepted, created: true };
   }
   if (said?.wait) throw tooMany(said.wait, "Too many accounts were made from here. Try again later.");
   if (said?.refused === "taken") throw refused("taken", "There is an account with this address. Sign in instead.");

@@ -53,7 +53,7 @@ export const codeForm = v.strictObject({
   ...{ form, email, code: v.optional(text(40)), return_to, by: v.optional(v.literal("code")) },
 });
 export const linkForm = v.strictObject({ form, token: text(200) });
-export const endForm = v.strictObject({ form, sign_in: v.optional(text(40)) });
+export const endForm = v.strictObject({ form, sign_in: v.optional(text(40)), return_to });
 
 /** What somebody says of himself who registers. */
 export type Profile = { name: string | null; alias: string | null };

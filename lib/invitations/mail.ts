@@ -1,11 +1,16 @@
 import { compose, plain } from "../mail/compose.ts";
 import type { Mail } from "../mail/send.ts";
 
-/** What somebody is mailed who is invited into an org: with the key, which is all that it takes. */
-export function invitationMail(to: string, { org, app, key }: { org: string; app: string; key: string }): Mail {
+/** What somebody is mailed who is invited into an org: a link to our page, with the key, which is all that it takes. */
+export function invitationMail(
+  to: string,
+  { org, app, key, link }: { org: string; app: string; key: string; link: string },
+): Mail {
   const invited = `You are invited to ${plain(org)} at ${plain(app)}`;
   return compose(to, invited, [
-    `${invited}. This key accepts the invitation, once, within seven days. It signs you in: give it to nobody.`,
+    `${invited}. Accept on this page, once, within seven days. It signs you in: forward it to nobody.`,
+    { link },
+    "Where an app asks you for the key of an invitation, it is this one.",
     key,
     "If you don't know who invited you, ignore this mail.",
   ]);

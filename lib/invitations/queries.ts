@@ -1,12 +1,13 @@
 /** Invitations into an org: each is for who proves its address, by the key that was mailed there. */
-import { sql } from "kysely";
+import { CompiledQuery, sql } from "kysely";
 import { type Asked, newOneTime, type OneTime, openOnce } from "../auth/allow.ts";
 import type { Working } from "../auth/passwords.ts";
 import { readPlaceToken } from "../auth/place-tokens.ts";
+import { hex, mac } from "../auth/secrets.ts";
 import type { None, Role } from "../db/schema.ts";
-import { mustHold } from "../db/statements.ts";
+import { mustHold, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { ApiError, notFound, refused } from "../errors.ts";
+import { ApiError, forbidden, notFound, refused } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import type { Mail } from "../mail/send.ts";
 import { behindOrg } from "../orgs/queries.ts";
@@ -26,8 +27,8 @@ const telling = (event: "created" | "resent" | "revoked" | "accepted"): Telling 
   readers: sql`'{}'`,
 });
 
-/** An invitation, and what goes to its address, if anything does. */
-export type Sent = { row: InvitationRow; mail: Mail | null };
+/** An invitation, and what goes to its address, if anything does: a mail with a link to our page, below `base`. */
+export type Sent = { row: InvitationRow; mail: ((base: string) => Mail) | null };
 
 /** One page of an org's open invitations, newest first, and how many there are. */
 export const listInvitations = (db: TenantDb, org: Id<"org">, page: Page) => {
@@ -55,8 +56,13 @@ async function newKey(db: TenantDb, org: Id<"org">, id: InvitationId) {
     org_name: db.valueOf("orgs", "name", sql.ref("subject.org_id")),
     app_name: db.valueOf("apps", "name", sql.ref("subject.app_id")),
   };
-  const mailOf = (row: { email: string; org_name: string | null; app_name: string | null }) =>
-    invitationMail(row.email, { org: row.org_name ?? "", app: row.app_name ?? "", key: token });
+  const mailOf =
+    ({ email, org_name, app_name }: { email: string; org_name: string | null; app_name: string | null }) =>
+    (base: string) =>
+      invitationMail(email, {
+        ...{ org: org_name ?? "", app: app_name ?? "", key: token },
+        link: `${base}/invitation?${new URLSearchParams({ key: token })}`,
+      });
   return { secret: row, shown, mailOf };
 }
 
@@ -124,6 +130,27 @@ export async function revokeInvitation(db: TenantDb, org: Id<"org">, id: Invitat
   await db.telling(change, telling("revoked")).executeTakeFirstOrThrow(() => notFound("invitation"));
 }
 
+/** What an invitation's page says of it. */
+export type ShownInvitation = {
+  email: string;
+  role: Role;
+  org: Id<"org">;
+  org_name: string;
+  app_name: string;
+  inviter: string | null;
+};
+
+/** The place of a key, and the statement that reads what it is for, which uses up nothing: null for one that is over. */
+export async function showingInvitation(c: Asked, key: string) {
+  const { app, sandbox, org, hash } = await readPlaceToken(KEY.prefix, key);
+  const tag = await mac(c.env.ROOT_SECRETS, ["invitation", app, sandbox, org, hex(hash)].join("."), "door");
+  const query = CompiledQuery.raw("select app.show_invitation($1, $2, $3, $4, $5) as shown", [
+    ...[app, sandbox, org, hash, tag],
+  ]) as CompiledQuery<{ shown: ShownInvitation | null }>;
+  const showing: Statement<{ shown: ShownInvitation | null }> = { compile: () => query };
+  return { app, sandbox, org, showing };
+}
+
 /** Who registers by an invitation, with a password. */
 type Invited = {
   app: Id<"app">;
@@ -134,10 +161,15 @@ type Invited = {
   password: Working & { hash: Uint8Array };
 };
 
+/** What somebody is told whose invitation has made a user, and let nobody in. */
+export const mustUseProvider = () =>
+  forbidden("sso_required", "The invitation is accepted. Sign in by the organization's provider.");
+
 /**
  * Makes a user of whoever has the key, in its org and with its role, and signs in: the key proves the address. Used up by
  * that, and by nothing less. 404 for a key that was used, has expired, was taken back or never there, or isn't of the address
- * of who is said to come, with what that one says of himself; 409 where the address is somebody's already.
+ * of who is said to come, with what that one says of himself; 409 where the address is somebody's already. Null where the
+ * org lets its people in by its provider alone: the user is made, and signs in there.
  */
 export async function acceptInvitation(c: Asked, key: string, said: Omit<SignIn, "method">, who?: Invited) {
   const { hash, ...place } = await readPlaceToken(KEY.prefix, key);
@@ -174,7 +206,6 @@ export async function acceptInvitation(c: Asked, key: string, said: Omit<SignIn,
     }),
     ...statements,
   });
-  const entered = read(answers);
-  if (!entered) throw notFound("invitation");
-  return entered;
+  if (!answers.made.length) throw notFound("invitation");
+  return read(answers);
 }

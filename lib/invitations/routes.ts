@@ -2,6 +2,7 @@
 import type { Context } from "hono";
 import { type Allowed, allow } from "../auth/allow.ts";
 import type { Permission } from "../auth/permissions.ts";
+import { listOf } from "../env.ts";
 import { gives, givesNothing } from "../http/gives.ts";
 import { once } from "../http/once.ts";
 import { router } from "../http/router.ts";
@@ -30,7 +31,7 @@ export function invitationRoutes<P extends string>(at: P, [read, write]: readonl
   const idOf = (c: Named) => parseId("invitation", c.req.param().invitation!);
   /** The mail goes after the answer. */
   const send = (c: Pick<Context<Allowed>, "env" | "executionCtx" | "var">, { mail }: Sent) => {
-    if (mail) c.executionCtx.waitUntil(sendMail(c.env, c.var.db.tenant, mail));
+    if (mail) c.executionCtx.waitUntil(sendMail(c.env, c.var.db.tenant, mail(listOf(c.env.ISSUERS)[0]!)));
   };
 
   invitations.get(

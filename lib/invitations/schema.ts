@@ -7,6 +7,8 @@ import { email } from "../users/schema.ts";
 export const createInvitationBody = v.strictObject({ email, role: v.optional(v.picklist(roles), "member") });
 export type CreateInvitation = v.InferOutput<typeof createInvitationBody>;
 export const acceptBody = v.strictObject({ key: text(200) });
+/** The form of our page: `form` is what shows that a page of ours carried it. */
+export const acceptForm = v.strictObject({ form: v.pipe(v.string(), v.maxLength(100)), key: text(200) });
 export const listInvitationsQuery = v.object(pageQuery);
 
 export type InvitationRow = Row<"org_invitations">;

@@ -88,30 +88,37 @@ const live = (db: TenantDb, user: Id<"user">) =>
 const markOf = (credential: Credential) =>
   credential.kind === "key" ? null : "token" in credential ? credential.token : credential.sign_in;
 
-/** A user's sign-ins that live, newest first. 404 where the user isn't there. */
-export async function listSignIns(db: TenantDb, credential: Credential, user: Id<"user">, page: CursorPage) {
+/** The statement that reads a user's sign-ins that live, newest first, and which of them asks. */
+export function listingSignIns(
+  db: TenantDb,
+  credential: Credential,
+  user: Id<"user">,
+  { from, limit }: Pick<CursorPage, "from" | "limit">,
+) {
   const mark = markOf(credential);
   const family = db.selectFrom("tokens").select("family_id").where(sql<boolean>`id = ${mark}`);
   let rows = live(db, user);
-  if (page.from !== null) rows = rows.where(sql<boolean>`id < ${page.from}`);
+  if (from !== null) rows = rows.where(sql<boolean>`id < ${from}`);
+  return rows
+    .selectAll()
+    .select(sql<boolean>`coalesce(id = coalesce((${family}), ${mark}), false)`.as("current"))
+    .orderBy("id", "desc")
+    .limit(limit);
+}
+
+/** A user's sign-ins that live, newest first. 404 where the user isn't there. */
+export async function listSignIns(db: TenantDb, credential: Credential, user: Id<"user">, page: CursorPage) {
   const { found, there } = await db.batch({
-    found: rows
-      .selectAll()
-      .select(sql<boolean>`coalesce(id = coalesce((${family}), ${mark}), false)`.as("current"))
-      .orderBy("id", "desc")
-      .limit(page.limit + 1),
+    found: listingSignIns(db, credential, user, { ...page, limit: page.limit + 1 }),
     there: db.selectFrom("users").select("id").where("id", "=", user),
   });
   if (!there.length) throw notFound("user");
   return found as ListedSignIn[];
 }
 
-/** A user's sign-in that lives. 404 where there is none of that id. */
-export const getSignIn = (db: TenantDb, user: Id<"user">, id: Id<"sign_in">): Promise<SignInRow> =>
-  live(db, user)
-    .where("id", "=", id)
-    .selectAll()
-    .executeTakeFirstOrThrow(() => notFound("sign_in"));
+/** The statement that reads a user's sign-in that lives. */
+export const readingSignIn = (db: TenantDb, user: Id<"user">, id: Id<"sign_in">) =>
+  live(db, user).where("id", "=", id).selectAll();
 
 /**
  * The statement that ends a user's sign-ins, `one` or all, and answers their ids: the next request with any is refused.

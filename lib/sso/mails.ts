@@ -7,6 +7,7 @@ import { compose, plain } from "../mail/compose.ts";
 import { type Mail, mustSendMail, sendMail } from "../mail/send.ts";
 
 type Where = { org: string; app: string };
+type Place = { app: Id<"app">; sandbox: Id<"sandbox"> | None };
 
 /** Somebody has set another provider: whoever it names comes in, so the owners hear of it. */
 export const untestedMail = (to: string, { org, app }: Where, issuer: string): Mail =>
@@ -22,12 +23,12 @@ export const endingMail = (to: string, { org, app }: Where, ends_at: string): Ma
   ]);
 
 /** Mails the owners, where mail is sent at all: what they are told of holds without it. */
-export async function mailOwners(env: Bindings, sandbox: Id<"sandbox"> | None, mails: Mail[]): Promise<void> {
+export async function mailOwners(env: Bindings, place: Place, mails: Mail[]): Promise<void> {
   try {
-    mustSendMail(env, sandbox);
+    mustSendMail(env, place.sandbox);
   } catch (error) {
     if (error instanceof ApiError) return;
     throw error;
   }
-  await Promise.all(mails.map((mail) => sendMail(env, mail)));
+  await Promise.all(mails.map((mail) => sendMail(env, place, mail)));
 }

@@ -41,7 +41,7 @@ export function ssoRoutes<P extends string>(at: P, [read, write]: readonly [Perm
     gives(200, sso, 409),
     async (c) => {
       const { row, mails } = await putSso(c.var.db, c.env, orgOf(c), c.req.valid("json"));
-      if (mails.length) c.executionCtx.waitUntil(mailOwners(c.env, c.var.db.tenant.sandbox, mails));
+      if (mails.length) c.executionCtx.waitUntil(mailOwners(c.env, c.var.db.tenant, mails));
       return c.var.answer(await toSso(c.env, row));
     },
   );

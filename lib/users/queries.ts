@@ -69,10 +69,11 @@ export async function createUser(
   return row!;
 }
 
+/** The statement that reads a user, with the names around. */
+export const readingUser = (db: TenantDb, id: Id<"user">) => namedUsers(db).where("id", "=", id);
+
 export const getUser = (db: TenantDb, id: Id<"user">): Promise<NamedUserRow> =>
-  namedUsers(db)
-    .where("id", "=", id)
-    .executeTakeFirstOrThrow(() => notFound("user"));
+  readingUser(db, id).executeTakeFirstOrThrow(() => notFound("user"));
 
 /** Holds the user's org still, so that of two who would remove its last two owners the second sees what the first did. */
 const lockOrg = (db: TenantDb, id: Id<"user">) =>

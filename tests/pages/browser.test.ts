@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import axe from "axe-core";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { codeIn, nextMail } from "../auth/mailbox.ts";
+import { codeIn, linkIn, nextMail } from "../auth/mailbox.ts";
 import { anApp, bearer, caller, must, system, unique } from "../harness/index.ts";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -20,7 +20,13 @@ describe.runIf(existsSync(CHROMIUM))("in Chromium", () => {
     const { slug, id } = await made.anOrg({ name: "Initech" });
     const email = `${unique("ann")}@initech.example`;
     await made.aUser(id, "member", { email, name: "Ann" });
-    return { ...made, email, login: `${system.base}/login/${made.app}/${slug}` };
+    const invite = async () => {
+      const invited = `${unique("bob")}@initech.example`;
+      await must(made.asDeveloper("POST", `${made.at}/orgs/${id}/invitations`, { email: invited }), 201);
+      const { pathname, search } = linkIn(await nextMail(invited));
+      return system.base + pathname + search;
+    };
+    return { ...made, email, invite, login: `${system.base}/login/${made.app}/${slug}` };
   }
 
   /** A page of a browser that knows nothing yet, and what that browser refused to do. */
@@ -65,8 +71,20 @@ describe.runIf(existsSync(CHROMIUM))("in Chromium", () => {
     await context.close();
   });
 
+  it("somebody who is invited follows the link, accepts by keyboard, and stands on the org's page", async () => {
+    const { login, invite } = await aPerson();
+    const { page, context, refused } = await open(await invite());
+    expect(await title(page)).toBe("Join Initech");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("h2");
+    expect([await title(page), page.url(), refused]).toEqual(["You are signed in to Initech", login, []]);
+    await context.close();
+  });
+
   it("fits a screen of 320 pixels, dark or light, and axe finds nothing", async () => {
-    const { login, email } = await aPerson();
+    const { login, email, invite } = await aPerson();
+    const invitation = await invite();
     for (const [n, colorScheme] of (["light", "dark"] as const).entries()) {
       // What looks at a page is a script of ours: the page's own policy would let none in.
       const options = { viewport: { width: 320, height: 640 }, colorScheme, javaScriptEnabled: true, bypassCSP: true };
@@ -78,6 +96,11 @@ describe.runIf(existsSync(CHROMIUM))("in Chromium", () => {
         expect(violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)])).toEqual([]);
       };
       await look();
+      for (const one of [`${system.base}/invitation`, invitation]) {
+        await page.goto(one);
+        await look();
+      }
+      await page.goto(login);
       await page.fill("#email", email);
       await page.click("button");
       await page.waitForSelector("#code");
@@ -90,8 +113,10 @@ describe.runIf(existsSync(CHROMIUM))("in Chromium", () => {
       await page.click("button");
       await page.waitForSelector("h2");
       await look();
-      await page.goto(`${system.base}/device`);
-      await look();
+      for (const one of [`${system.base}/device`, invitation]) {
+        await page.goto(one);
+        await look();
+      }
       await context.close();
     }
   });

@@ -1,6 +1,7 @@
 /** Invitations into an org, for who proves the address; and those of a user to the others of its org. */
 import { describe, expect, it } from "vitest";
-import { mailTo, nextMail } from "../auth/mailbox.ts";
+import { linkIn, mailTo, nextMail } from "../auth/mailbox.ts";
+import { aBrowser } from "../auth/pages.ts";
 import { anApp, bearer, caller, must, sql, system, together, unique } from "../harness/index.ts";
 
 const anAddress = () => `${unique("ada")}@example.com`;
@@ -139,6 +140,133 @@ describe("an invitation", () => {
   });
 });
 
+describe("the page of an invitation", () => {
+  /** An org that has invited an address, and the page that is mailed there. */
+  async function invited({ role = "member", email = anAddress() } = {}) {
+    const made = await anApp();
+    const [{ slug }] = await sql("select slug from data.orgs where id = $1", [made.acme]);
+    const at = `/api/v1/orgs/${made.acme}/invitations`;
+    const { id } = await must(made.as(made.acme)("POST", at, { email, role }), 201);
+    const link = linkIn(await nextMail(email));
+    expect(link.origin).toBe(system.secrets.ISSUERS);
+    const home = `/login/${made.app}/${slug}`;
+    return { ...made, email, id, path: link.pathname + link.search, home, invitations: at };
+  }
+  const over = "was accepted, was taken back, or has expired";
+
+  it("says who invites whom into what, and its button, which works once, lets in on the org's page", async () => {
+    const { path, email, home, acme, asDeveloper, at } = await invited({ role: "admin" });
+    const browser = aBrowser();
+    await browser.open(path);
+    const shown = await browser.open(path);
+    expect(shown.status).toBe(200);
+    for (const said of ["Join Acme", "Acme&#39;s owner invites you to Acme at Test, as admin", email]) {
+      expect(shown.text).toContain(said);
+    }
+    const inside = await browser.submit(shown);
+    expect([inside.status, inside.path, inside.text.includes("You are signed in to Acme")]).toEqual([200, home, true]);
+    const { data } = await must(asDeveloper("GET", `${at}/users?org=${acme}&role=admin`), 200);
+    expect(data).toMatchObject([{ email }]);
+    const again = await aBrowser().submit(shown);
+    expect([again.status, again.text.includes(over)]).toEqual([404, true]);
+    expect((await aBrowser().open(path)).text).toContain(over);
+    expect((await browser.open(path)).text).toContain(over);
+  });
+
+  it("says one and the same of a key that was taken back, is past its time, another one's, and of none", async () => {
+    const { as, acme, id, path, invitations } = await invited();
+    const old = await invited();
+    await sql("update data.org_invitations set expires_at = now() where id = $1", [old.id]);
+    await must(as(acme)("DELETE", `${invitations}/${id}`), 204);
+    const wrong = `${path.slice(0, -1)}${path.endsWith("A") ? "B" : "A"}`;
+    const pages = await Promise.all(
+      [path, old.path, wrong, "/invitation?key=x", "/invitation"].map((one) => aBrowser().open(one)),
+    );
+    expect(pages.map(({ status }) => status)).toEqual(pages.map(() => 404));
+    expect(new Set(pages.map(({ text }) => text)).size).toBe(1);
+    expect(pages[0]!.text).toContain(over);
+  });
+
+  it("lets nobody accept in another's name: it offers to sign out, and then leads back", async () => {
+    const { path, email, aUser, acme, home } = await invited();
+    const browser = aBrowser();
+    const { email: theirs } = await aUser(acme, "member");
+    await browser.comeIn(home, theirs);
+    const shown = await browser.open(path);
+    expect(shown.text).toContain(`You are signed in as ${theirs}`);
+    expect(shown.text).not.toContain("Accept");
+    const back = await browser.submit(shown);
+    expect([back.path, browser.cookie()]).toEqual([path, null]);
+    expect((await browser.submit(back)).text).toContain(email);
+  });
+
+  it("tells who has the address, and is in the org or in another one, that it is", async () => {
+    const { path, email, aUser, acme, globex, home, app, as, invitations } = await invited();
+    await aUser(acme, "member", { email });
+    const browser = aBrowser();
+    await browser.comeIn(home, email);
+    expect((await browser.open(path)).text).toContain(`<a href="${home}">You are in Acme already</a>`);
+    const taken = aBrowser();
+    const refused = await taken.submit(await taken.open(path));
+    expect([refused.status, refused.text.includes(`<a href="/login/${app}">Sign in</a>`)]).toEqual([409, true]);
+    const { email: theirs } = await aUser(globex, "member");
+    await must(as(acme)("POST", invitations, { email: theirs }), 201);
+    const link = linkIn(await nextMail(theirs));
+    const other = aBrowser();
+    await other.comeIn(`/login/${app}`, theirs);
+    expect((await other.open(link.pathname + link.search)).text).toContain("This address is of Globex already");
+  });
+
+  it("leads to the provider of an org that lets nobody in otherwise, who is a user of it then; the API says so", async () => {
+    const { path, email, acme, app, as, invitations, asNobody, asDeveloper, at } = await invited();
+    await sql(
+      `insert into data.sso_connections (app_id, sandbox_id, org_id, id, provider, status, auto_provision, jit_provisioning, default_role,
+          session_max_s, allow_idp_initiated)
+        select app_id, sandbox_id, id, 'sso_' || right(id, 22), 'saml', 'active', false, false, 'member', 300, false from data.orgs where id = $1`,
+      [acme],
+    );
+    const other = anAddress();
+    await must(as(acme)("POST", invitations, { email: other }), 201);
+    const key = await keyOf(other);
+    await sql("update data.sso_connections set status = 'enforced' where org_id = $1", [acme]);
+    const browser = aBrowser();
+    const led = await browser.submit(await browser.open(path));
+    expect([led.status, led.text.includes(`url=/sso/${app}/-/${acme}/start`), browser.cookie()]).toEqual([
+      ...[200, true, null],
+    ]);
+    const refused = await asNobody("POST", ACCEPT, { key });
+    expect([refused.status, refused.body.error.code]).toEqual([403, "sso_required"]);
+    const { data } = await must(asDeveloper("GET", `${at}/users?org=${acme}&search=@example.com`), 200);
+    expect(data.map((one: any) => one.email)).toEqual(expect.arrayContaining([email, other]));
+  });
+
+  it.runIf(system.concurrent)("lets one browser in, of fifty whose button is pressed at once", async () => {
+    const { path, acme } = await invited();
+    const browsers = await together(50, async () => {
+      const browser = aBrowser();
+      return { ...browser, shown: await browser.open(path) };
+    });
+    const pressed = await Promise.all(browsers.map(({ submit, shown }) => submit(shown)));
+    expect(pressed.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(404)]);
+    expect(browsers.filter(({ cookie }) => cookie() !== null)).toHaveLength(1);
+    const made = await sql("select 1 from data.token_families where org_id = $1 and carrier = 'browser'", [acme]);
+    expect(made).toHaveLength(1);
+  });
+
+  it("takes no form of another site, none that isn't ours, and no suspended org's", async () => {
+    const { path, acme, asDeveloper, at } = await invited();
+    const { open, submit, send, formOf } = aBrowser();
+    const shown = await open(path);
+    const { fields } = formOf(shown);
+    expect((await submit(shown, {}, 0, { "Sec-Fetch-Site": "cross-site" })).status).toBe(403);
+    expect((await send("/invitation", { ...(fields as any), form: `${"A".repeat(43)}=` })).status).toBe(403);
+    await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { status: "suspended" }), 200);
+    expect((await submit(shown)).status).toBe(403);
+    await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { status: "active" }), 200);
+    expect((await submit(shown)).text).toContain("You are signed in to Acme");
+  });
+});
+
 describe("an invite of a user", () => {
   it("has a key of 192 bits, shown once, and lasts fourteen days", async () => {
     const { acme, as, owners } = await anApp();
@@ -178,6 +306,22 @@ describe("an invite of a user", () => {
     // What has ended goes with the next.
     await must(as(acme)("POST", "/api/v1/users/me/invites", { invite: {} }), 201);
     expect(await sql("select id from data.user_invites where id = $1", [id])).toEqual([]);
+  });
+
+  it.runIf(system.concurrent)("is accepted by one, of fifty who do so at once", async () => {
+    const { acme, as, aUser, aToken } = await anApp();
+    const { key } = await must(as(acme)("POST", "/api/v1/users/me/invites", { invite: {} }), 201);
+    const colleagues = await together(5, async () => {
+      const { id } = await aUser(acme, "member");
+      return caller(bearer((await aToken(id)).access_token));
+    });
+    const answers = await together(50, (i) => colleagues[i % 5]!("POST", "/api/v1/invites/accept", { key }));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(409)]);
+    const told = await sql(
+      "select 1 from data.activity_feed_entries where org_id = $1 and kind = 'user_invite.accepted'",
+      [acme],
+    );
+    expect(told).toHaveLength(1);
   });
 
   it("is one's own to make", async () => {

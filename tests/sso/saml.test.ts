@@ -235,6 +235,28 @@ describe("a login", () => {
     expect((await posted(org, browser, response)).status).toBe(400);
   });
 
+  it.runIf(system.concurrent)(
+    "is taken once of fifty equal responses at once, and finished once of fifty",
+    async () => {
+      const org = await anOrg(await anApp());
+      const browser = aBrowser();
+      const { id } = await begun(org, browser);
+      const response = answer(org, id);
+      const led = async (way: () => Promise<Response>) => (await together(50, async () => (await way()).status)).sort();
+      const once = [303, ...Array(49).fill(400)];
+      expect(await led(() => posted(org, browser, response))).toEqual(once);
+      const { cookies } = browser;
+      expect(
+        await led(() => {
+          const one = aBrowser();
+          for (const [name, value] of cookies) one.cookies.set(name, value);
+          return finished(org, one);
+        }),
+      ).toEqual(once);
+      expect(await sql("select 1 from data.token_families where org_id = $1", [org.id])).toHaveLength(1);
+    },
+  );
+
   it("that is refused shows a visitor a reference, and an admin the sentence", async () => {
     const app = await anApp();
     const org = await anOrg(app);
