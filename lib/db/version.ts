@@ -45,4 +45,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-29-oauth",
   "2026-11-29-scim",
   "2026-11-30-sso",
+  "2026-12-01-webhook-sweep",
 ];
