@@ -17,16 +17,15 @@ import { sessionOf } from "./sessions/remote.ts";
 import { wakeSessions } from "./sessions/sweep.ts";
 import { warnOfCertificates } from "./sso/sweep.ts";
 import { endpointOf } from "./webhooks/remote.ts";
+import { wakeEndpoints } from "./webhooks/sweep.ts";
 
 /** Objects are woken first, within their minute, and erased when the rows are gone; neither waits for the other's fault. */
 export async function sweep(env: Bindings): Promise<void> {
   const rows = deletePast(env.DATABASE_URL);
-  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env), wakeSchedulers(env), makeComputers(env)];
+  const waking = [wakeSessions(env), wakeRuns(env), wakeDispatchers(env), wakeSchedulers(env), wakeEndpoints(env)];
   const turns = await Promise.allSettled([
-    ...waking,
-    warnOfCertificates(env),
-    rows,
-    rows.finally(() => eraseObjects(env)),
+    ...[...waking, makeComputers(env), warnOfCertificates(env)],
+    ...[rows, rows.finally(() => eraseObjects(env))],
   ]);
   for (const turn of turns) if (turn.status === "rejected") throw turn.reason;
 }

@@ -211,6 +211,7 @@ const DEFINERS: Record<string, string> = {
   bring_in: "takes a user of no org into one, for whoever has a MAC over the two",
   check_root: "reads the copies of the keys that MACs are checked by",
   claim_behind: "the sweep's: looks in every tenant for sessions that nobody has heard of",
+  claim_behind_endpoints: "the sweep's: looks in every tenant for webhook endpoints that have missed their alarm",
   claim_behind_runs: "the sweep's: looks in every tenant for runs that nobody has heard of",
   claim_computers: "the sweep's: looks in every tenant for computers that nobody has had made yet",
   claim_erasures: "the sweep's: reads which objects are to erase themselves",

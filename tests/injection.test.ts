@@ -463,6 +463,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
         await tag("decide", app.id, "-", app.mine, people.mine, noHash.slice(2), "approved"),
       ),
       call("claim_behind", ofMine, "100"),
+      call("claim_behind_endpoints", ofMine, "100"),
       call("claim_behind_runs", ofMine, "100"),
       call("claim_erasures", ofMine, "100"),
       call("claim_sso_warnings", ofMine, "100"),

@@ -1,5 +1,6 @@
 /** Keys and secrets change under way, and no live credential is dropped. */
 import { decodeProtectedHeader } from "jose";
+import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openFor, openText, sealedTables, versionsOf } from "../lib/auth/vault.ts";
 import type { Database } from "../lib/local/neon.ts";
@@ -7,6 +8,8 @@ import { proveSealed, reseal } from "../lib/local/sealed-rows.ts";
 import { aSecret, findShown } from "./harness/canary.ts";
 import { bearer, caller, developer, must } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
+import { senders } from "./hooks/senders.ts";
+import { anEndpoint, aReceiver, type Received } from "./webhooks/stage.ts";
 
 let own: Awaited<ReturnType<typeof ownSystem>>;
 let before: string;
@@ -22,9 +25,9 @@ beforeAll(async () => {
   own = await ownSystem();
   const [one, two] = [await newSigningKey("one"), await newSigningKey("two")];
   [old, fresh] = [newRoot(), newRoot()];
-  before = await own.start([one, two], [old]);
+  before = await own.start([one, two], [old], { allowLoopback: "127.0.0.1" });
   after = await own.start([two, one], [fresh, old]);
-  retired = await own.start([two], [fresh]);
+  retired = await own.start([two], [fresh], { allowLoopback: "127.0.0.1" });
   app = await own.newApp();
   const ask = caller(bearer(app.secret_key), before);
   const at = developer(app.app_id);
@@ -136,6 +139,34 @@ describe("secrets sealed under the old root secret", () => {
     expect(await reseal(own.database, `${fresh},${old}`)).toBe(1);
     expect((await proveSealed(own.database, fresh)).closed).toEqual([]);
     expect([other, await findShown(own.database)]).toEqual([other, []]);
+  });
+});
+
+describe("secrets of webhooks, sealed under the old root secret,", () => {
+  it("are believed, and sign, under the new one alone as soon as they are sealed anew, and not before", async () => {
+    const { secret, body, sign } = senders.github!;
+    const receiver = await aReceiver();
+    const ask = caller(bearer(app.secret_key), before);
+    const brought = secret();
+    const hook = { name: "H", provider: "github", secret: brought };
+    const { url } = await must(ask("POST", "/api/v1/inbound_webhooks", hook), 201);
+    const endpoint = await anEndpoint(ask, receiver);
+    const deliver = async (id: string) =>
+      fetch(retired + new URL(url).pathname, {
+        ...{ method: "POST", body: body(id), headers: await sign(brought, body(id), id, new Date()) },
+      });
+    const test = () =>
+      fetch(`${retired}/api/v1/webhook_endpoints/${endpoint.id}/test`, {
+        ...{ method: "POST", headers: bearer(app.secret_key) },
+      });
+    expect([(await deliver("a")).status, (await test()).status, receiver.received]).toEqual([500, 503, []]);
+    expect(await reseal(own.database, `${fresh},${old}`)).toBe(2);
+    expect([(await deliver("b")).status, (await test()).status]).toEqual([202, 200]);
+    const [{ raw, headers }] = receiver.received as [Received];
+    expect(new Webhook(endpoint.secret).verify(raw, headers as Record<string, string>)).toMatchObject({
+      type: "webhook_endpoint.test",
+    });
+    receiver.close();
   });
 });
 

@@ -47,6 +47,7 @@ export const MIGRATIONS: readonly string[] = [
   "2026-11-30-sso",
   "2026-12-01-developers",
   "2026-12-01-entry",
+  "2026-12-01-webhook-sweep",
   "2026-12-02-sso",
   "2026-12-03-invitations",
 ];

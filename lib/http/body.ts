@@ -32,6 +32,9 @@ function lengthOf({ req }: Context): number {
   return req.header("Transfer-Encoding") === undefined ? Number(req.header("Content-Length") ?? Infinity) : Infinity;
 }
 
+/** Whether a body may be read for anybody. */
+export const isShort = (c: Context): boolean => lengthOf(c) <= MAX_UNSEEN_BYTES;
+
 /** Refuses a body that announces too much, before anything else is asked. */
 export const announced: MiddlewareHandler = (c, next) => (Number.isFinite(lengthOf(c)) ? whole(c, next) : next());
 
@@ -41,7 +44,7 @@ export const announced: MiddlewareHandler = (c, next) => (Number.isFinite(length
  */
 export async function readBody(c: Context<{ Variables: { db?: TenantDb } }>): Promise<Uint8Array> {
   const { db } = c.var;
-  if (db && lengthOf(c) > MAX_UNSEEN_BYTES) await db.enter();
+  if (db && !isShort(c)) await db.enter();
   await (db ? whole : credential)(c, async () => {});
   return c.req.bytes();
 }

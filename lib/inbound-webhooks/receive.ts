@@ -22,15 +22,22 @@ import { listed, type ReceiptRow, type WebhookRow } from "./schema.ts";
 const MOST_A_MINUTE = 600;
 const MINUTE_MS = 60_000;
 
+/** So many webhooks an isolate knows, by the hashes of their tokens, as it has last seen them. */
+const MOST_KNOWN = 1000;
+const known = new Map<string, WebhookRow>();
+
+/** Counts what came in a minute; beyond what may come it stands still. */
+const goesOn = sql`counted_since > now() - interval '1 minute'`;
+const counting = {
+  counted: sql<number>`case when ${goesOn} then least(counted, ${MOST_A_MINUTE}) + 1 else 1 end`,
+  counted_since: sql<string>`case when ${goesOn} then counted_since else now() end`,
+};
+
 /** The webhook of an address, by its door. Whatever comes counts, good or not; 429 beyond what may come in a minute. */
-export async function enterHook(db: TenantDb, hash: Uint8Array): Promise<WebhookRow> {
-  const goesOn = sql`counted_since > now() - interval '1 minute'`;
+async function enterHook(db: TenantDb, hash: Uint8Array): Promise<WebhookRow> {
   const counted = db
     .updateTable("inbound_webhooks")
-    .set({
-      counted: sql<number>`case when ${goesOn} then least(counted, ${MOST_A_MINUTE}) + 1 else 1 end`,
-      counted_since: sql<string>`case when ${goesOn} then counted_since else now() end`,
-    })
+    .set(counting)
     .where(sql<boolean>`(token_hash = ${hash} or (previous_token_hash = ${hash} and overlap_expires_at > now()))`)
     .returningAll();
   const hook = await counted.executeTakeFirstOrThrow(() => notFound("inbound_webhook"));
@@ -56,20 +63,53 @@ type Came = {
   replay_of?: Id<"webhook_receipt">;
 };
 type Recorded = Pick<ReceiptRow, (typeof listed)[number]>;
+/** Of when a webhook's row is: of this request, and counted; or of one before, so that it must still be that, and is counted now. */
+type Seen = "as entered" | "as known";
+
+/** `challenge`: what is to be said instead of the receipt. */
+type Received = { hook: WebhookRow; receipt: Recorded; challenge: string | null };
+/** What is sent; a short one may be read before the door has let it in. */
+type Delivery = { headers: Headers; isShort: boolean; read(): Promise<Uint8Array<ArrayBuffer>> };
 
 /**
  * Takes a delivery: 401 unless it is signed by a live secret, near now. What is answered has been committed, and what has
- * come before, within seven days, is answered with its first receipt. `challenge`: what is to be said instead.
+ * come before, within seven days, is answered with its first receipt. One round trip, if the webhook is as it was when it
+ * was last seen here; what is said by a row that has changed counts for nothing, and is asked anew.
  */
 export async function receive(
   db: TenantDb,
   roots: string,
+  hash: Uint8Array,
+  { headers, isShort, read }: Delivery,
+): Promise<Received> {
+  const key = hex(hash);
+  const before = isShort ? known.get(key) : undefined;
+  const early = before && (await read());
+  if (before && early && (await isBelieved(roots, before, headers, early))) {
+    const received = await write(db, before, headers, early, "as known");
+    if (received) return received;
+  }
+  const hook = await enterHook(db, hash);
+  const bytes = early ?? (await read());
+  if (!(await isBelieved(roots, hook, headers, bytes))) throw invalidSignature();
+  if (known.size >= MOST_KNOWN) known.clear();
+  known.set(key, hook);
+  const received = await write(db, hook, headers, bytes, "as entered");
+  // Deleted since its door let this in.
+  if (!received) throw notFound("inbound_webhook");
+  return received;
+}
+
+const isBelieved = async (roots: string, hook: WebhookRow, headers: Headers, bytes: Uint8Array<ArrayBuffer>) =>
+  isSigned(hook, await secretsOf(roots, hook), headers, bytes, Date.now());
+
+async function write(
+  db: TenantDb,
   hook: WebhookRow,
   headers: Headers,
-  bytes: Uint8Array<ArrayBuffer>,
-): Promise<{ receipt: Recorded; challenge: string | null }> {
-  const secrets = await secretsOf(roots, hook);
-  if (!(await isSigned(hook, secrets, headers, bytes, Date.now()))) throw invalidSignature();
+  bytes: Uint8Array,
+  seen: Seen,
+): Promise<Received | null> {
   const body = bodyOf(hook.provider, bytes, headers.get("content-type") ?? "");
   const answer = answerOf(hook, headers, body);
   const id = deliveryIdOf(hook, headers, body);
@@ -78,21 +118,26 @@ export async function receive(
     // One that can't be kept as it is, is known by its hash.
     delivery_id: id === null || isKey(id) ? id : hex(await sha256(id)),
   };
-  return { receipt: await record(db, hook, newId("webhook_receipt"), came), challenge: answer?.challenge ?? null };
+  const receipt = await record(db, hook, newId("webhook_receipt"), came, seen);
+  return receipt ? { hook, receipt, challenge: answer?.challenge ?? null } : null;
 }
 
 /** What came with a receipt again, as if it came now: with a receipt, an event and a run of its own. */
-export const replay = (
+export async function replay(
   db: TenantDb,
   hook: WebhookRow,
   id: Id<"webhook_receipt">,
   { id: replay_of, payload, body: bytes, status }: ReceiptRow,
-): Promise<Recorded> =>
-  record(db, hook, id, {
+): Promise<Recorded> {
+  const came = {
     ...{ headers: payload.headers as Came["headers"], bytes, delivery_id: null },
     ...("body" in payload && { body: payload.body }),
     ...{ isPing: status === "answered", replay_of },
-  });
+  };
+  const receipt = await record(db, hook, id, came, "as entered");
+  if (!receipt) throw notFound("inbound_webhook");
+  return receipt;
+}
 
 /** The body of a receipt, as its event says it, or would if it were shorter. */
 export function receivedBody({ payload, body }: ReceiptRow): unknown {
@@ -130,14 +175,16 @@ function eventsOf({ provider }: WebhookRow, headers: Came["headers"]) {
 
 /**
  * Writes a receipt, the events and the run that it starts, together; or nothing, where the delivery came before. The webhook's
- * row is held first: of two equal ones at once, the second sees the first. Answers the receipt that there is.
+ * row is held first: of two equal ones at once, the second sees the first. Answers the receipt that there is; none, where
+ * the webhook is gone, or isn't as it was known, or takes no more in this minute.
  */
 async function record(
   db: TenantDb,
   hook: WebhookRow,
   id: Id<"webhook_receipt">,
   { headers, body, bytes, delivery_id, isPing, replay_of }: Came,
-): Promise<Recorded> {
+  seen: Seen,
+): Promise<Recorded | undefined> {
   const one = sql`1`.as("one");
   const without: PayloadOf<"webhook.inbound"> = {
     ...{ webhook: hook.id, receipt: id, name: hook.name, provider: hook.provider, headers },
@@ -156,15 +203,20 @@ async function record(
     .where("webhook_id", "=", hook.id)
     .where(sql<boolean>`delivery_id = ${delivery_id}`)
     .where(sql<boolean>`webhook_receipts.created_at > now() - interval '7 days'`);
-  const above = db
-    .selectFrom("inbound_webhooks")
-    .where("inbound_webhooks.id", "=", hook.id)
-    .where(sql<boolean>`not exists (${before.select(one)})`);
+  const isKnown = seen === "as known";
+  const isStill = isKnown
+    ? sql<boolean>`updated_at = ${hook.updated_at}::timestamptz and counted <= ${MOST_A_MINUTE}
+        and overlap_expires_at is not distinct from ${hook.overlap_expires_at}::timestamptz`
+    : sql<boolean>`true`;
+  const itself = db.selectFrom("inbound_webhooks").where("inbound_webhooks.id", "=", hook.id).where(isStill);
+  const above = itself.where(sql<boolean>`not exists (${before.select(one)})`);
+  const change = db.updateTable("inbound_webhooks");
   const isThere = target ? sql`exists (${target.rows.select(one)})` : sql`false`;
   const otherwise = isPing ? "answered" : target ? "inactive" : "received";
   const started = sql<boolean>`exists (${made.where("status", "=", "started").select(one)})`;
   const found = await db.batch({
-    held: db.updateTable("inbound_webhooks").set({ last_received_at: sql<string>`now()` }).where("id", "=", hook.id),
+    ...(isKnown && { counted: change.set(counting).where("id", "=", hook.id) }),
+    held: change.set({ last_received_at: sql<string>`now()` }).where("id", "=", hook.id).where(isStill),
     // As it is found here it stays until all of this is written.
     ...(target && { target: target.rows.select("id").forShare() }),
     made: db.insertUnder(above, "webhook_receipts", {
@@ -190,12 +242,10 @@ async function record(
     }),
     known: receipts
       .where(sql<boolean>`(webhook_receipts.id = ${id} or webhook_receipts.id in (${before.select("id")}))`)
+      .where(sql<boolean>`exists (${itself.select(one)})`)
       .select([...listed])
       .orderBy("id")
       .limit(1),
   });
-  const [row] = (found as unknown as { known: Recorded[] }).known;
-  // Deleted since its door let this in.
-  if (!row) throw notFound("inbound_webhook");
-  return row;
+  return (found as unknown as { known: Recorded[] }).known[0];
 }

@@ -15,6 +15,9 @@ import { tellFull } from "../quotas.ts";
 import { AT_ONCE, type Due, nextAlarm, retryDelay, toBegin } from "./due.ts";
 import { type Place, readName } from "./stub.ts";
 
+/** So long after its instant an alarm that hasn't come is set again. */
+const LOST_MS = 10_000;
+
 export abstract class TenantObject extends DurableObject<Bindings> {
   protected readonly place: Place;
   /** Its row's id; `NONE` for a tenant's own object. */
@@ -88,8 +91,8 @@ export abstract class TenantObject extends DurableObject<Bindings> {
       void this.#run(name, begun);
     }
     const next = nextAlarm(head, this.#running, now);
-    // An alarm that comes too early does no harm, and a write less does good.
-    if (next >= this.#armed) return;
+    // An alarm that comes too early does no harm, and a write less does good. One that should long have come is lost.
+    if (next >= this.#armed && this.#armed > now - LOST_MS) return;
     this.#armed = next;
     void this.ctx.storage.setAlarm(next);
   }

@@ -260,6 +260,33 @@ describe("an address", () => {
     expect((await send(hook, "{}")).status).toBe(401);
   });
 
+  it("is taken as it is now, however often it was taken as it was before", async () => {
+    const { provider, fields, secret, body, sign } = senders.github!;
+    const [key, newer] = [secret(), secret()];
+    const hook = await make({ provider, secret: key, ...fields });
+    const deliver = async (id: string, by = key) => send(hook, body(id), await sign(by, body(id), id, new Date()));
+    for (const id of ["a", "b"]) expect((await receiptOf(deliver(id))).status).toBe("received");
+    const { id: routine } = await aRoutine();
+    await must(owner("PATCH", `${AT}/${hook.id}`, { name: "Renamed", routine }), 200);
+    const started = await receiptOf(deliver("c"));
+    expect(started).toMatchObject({ status: "started", run: expect.any(String) });
+    expect((await eventsOf(hook)).at(-1).payload).toMatchObject({ receipt: started.id, name: "Renamed" });
+
+    await sql("update data.inbound_webhooks set counted = 599, counted_since = now() where id = $1", [hook.id]);
+    await must(deliver("d"), 202);
+    const before = await eventsOf(hook);
+    for (const id of ["e", "d"]) expect((await deliver(id)).status).toBe(429);
+    expect(await eventsOf(hook)).toEqual(before);
+    await sql("update data.inbound_webhooks set counted = 0 where id = $1", [hook.id]);
+
+    await must(deliver("f"), 202);
+    await must(owner("POST", `${AT}/${hook.id}/rotate_secret`, { secret: newer }), 200);
+    await must(deliver("g", newer), 202);
+    await must(deliver("h"), 202);
+    await must(owner("DELETE", `${AT}/${hook.id}`), 204);
+    expect((await deliver("h")).status).toBe(404);
+  });
+
   it("takes a body of 1 MB and no byte more, which it looks at when the address is known", async () => {
     const hook = await make({ provider: "url" });
     const body = (bytes: number) => JSON.stringify("x".repeat(bytes - 2));

@@ -24,6 +24,8 @@ const runtimes = () => childrenOf(process.pid, "workerd").filter((pid) => !other
 const kill = () => {
   for (const pid of runtimes()) process.kill(pid, "SIGKILL");
 };
+/** Where the objects of endpoints lie, and what alarms they have. */
+const folderOf = (data: string) => join(data, "do", "agentry-objects-WebhookEndpoint");
 const isUp = () => until("the runtime is up", () => fetch(`${base}/healthz`).catch(() => null));
 
 beforeAll(async () => {
@@ -102,7 +104,7 @@ it("a delivery is dead after its tenth attempt, listed, and delivered when it is
   await expect.poll(async () => (await deliveriesOf(owner, endpoint))[0]?.attempt_count).toBe(1);
   // As if eight more had failed in four days.
   kill();
-  const folder = join(data, "do", "agentry-objects-WebhookEndpoint");
+  const folder = folderOf(data);
   for (const name of (await readdir(folder)).filter((name) => name.endsWith(".sqlite"))) {
     const object = new DatabaseSync(join(folder, name));
     const kept = object.prepare("select name from sqlite_schema where name = 'deliveries'").all();
@@ -124,3 +126,42 @@ it("a delivery is dead after its tenth attempt, listed, and delivered when it is
     .poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered"), { timeout: 60_000 })
     .toContainEqual(expect.objectContaining({ id: delivery.id, event: id, attempt_count: 3 }));
 });
+
+it.each([
+  [
+    "that it has told of",
+    "update data.webhook_deliveries set next_attempt_at = now() - interval '31 seconds' where event_id = $1",
+  ],
+  ["that it never told of", "delete from data.webhook_deliveries where event_id = $1"],
+])(
+  "an endpoint whose alarm is lost is woken by the sweep, for a delivery %s",
+  { timeout: 120_000 },
+  async (_, late) => {
+    const receiver = await aReceiver(says(500));
+    const endpoint = await anEndpoint(owner, receiver);
+    const { id } = await tell(owner, 1);
+    await expect.poll(async () => (await deliveriesOf(owner, endpoint))[0]?.attempt_count).toBe(1);
+    // Else its Dispatcher would hand the event on again.
+    const handedOn = `select h.id from data.event_heads h join data.events e using (app_id, sandbox_id, org_id)
+    where e.id = $1 and h.delivered >= e.sequence`;
+    await expect.poll(() => own.database.query(handedOn, [id])).toHaveLength(1);
+    kill();
+    const alarms = new DatabaseSync(join(folderOf(data), "metadata.sqlite"));
+    alarms.exec("delete from _cf_ALARM");
+    alarms.close();
+    receiver.answer(says(200));
+    await isUp();
+    const came = () => receiver.received.filter((one) => one.id === id).length;
+    // Its second attempt is due after six seconds at most.
+    await wait(7_000);
+    expect(came()).toBe(1);
+    await own.database.query(late, [id]);
+    await own.database.query("update data.events set created_at = now() - interval '11 seconds' where id = $1", [id]);
+    await own.fireCrons();
+    await expect.poll(came).toBe(2);
+    await expect
+      .poll(async () => (await deliveriesOf(owner, endpoint))[0])
+      .toMatchObject({ event: id, status: "delivered" });
+    receiver.close();
+  },
+);
