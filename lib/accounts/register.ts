@@ -8,6 +8,7 @@ import { acceptInvitation, mustUseProvider } from "../invitations/queries.ts";
 import { askForCode, type Entered, enter, idsToBe, tooMany } from "./queries.ts";
 import type { Register } from "./schema.ts";
 
+const taken = () => refused("taken", "There is an account with this address. Sign in instead.");
 type Said = { created?: boolean; invited?: boolean; wait?: number; refused?: string };
 
 /**
@@ -32,7 +33,10 @@ export async function registerByPassword(c: Asked, visitor: Visitor, body: Regis
       await countedBy(roots, visitor, `registers.${ipOf(c)}`),
     ],
   );
-  const { said, entered } = await enter(c, door, "password", "api");
+  const { said, entered } = await enter(c, door, "password", "api").catch((error) => {
+    // Somebody else came first.
+    throw error instanceof ApiError && error.code === "conflict" ? taken() : error;
+  });
   if (entered) return entered;
   if (said?.invited) {
     const user_agent = c.req.header("User-Agent");
@@ -42,7 +46,7 @@ export async function registerByPassword(c: Asked, visitor: Visitor, body: Regis
     return { ...accepted, created: true };
   }
   if (said?.wait) throw tooMany(said.wait, "Too many accounts were made from here. Try again later.");
-  if (said?.refused === "taken") throw refused("taken", "There is an account with this address. Sign in instead.");
+  if (said?.refused === "taken") throw taken();
   if (said?.refused !== "verification_required") throw forbidden("sign_up_closed", "This app lets nobody register.");
   await askForCode(c, visitor, email, { register: "must", profile });
   throw forbidden("verification_required", "This address has to be proven: a code was mailed there, which signs in.");

@@ -46,7 +46,7 @@ const namingOrg = (token: string, org: string) => token.split("_").with(3, org).
  */
 export async function loginToken(db: TenantDb, user: Id<"user">, said: LoginSaid) {
   const { app, sandbox } = db.tenant;
-  const { token, row } = await newOneTime({ app, sandbox, org: NONE as never }, LOGIN, {
+  const { token, row } = await newOneTime({ app, sandbox, org: NONE }, LOGIN, {
     ...{ user, payload: said, seconds: LIFETIME_S },
   });
   return {

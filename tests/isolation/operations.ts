@@ -688,6 +688,9 @@ export const samples: Record<string, (place: Place) => object> = {
   }),
   "PATCH /protected/api/v2/developer/apps/{app_id}/users/{user}": ({ word }) => ({ alias: word }),
   "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/tokens": () => ({}),
+  "POST /protected/api/v2/developer/apps/{app_id}/users/{user_id}/login_tokens": ({ word }) => ({
+    ...{ impersonate: true, reason: word },
+  }),
   "POST /protected/api/v2/developer/apps/{app_id}/oauth_clients": anOauthClient,
   "PATCH /protected/api/v2/developer/apps/{app_id}/oauth_clients/{client}": ({ word }) => ({ name: `${word}, again` }),
   "POST /oauth/token": () => ({ grant_type: "refresh_token", refresh_token: "x" }),
