@@ -30,7 +30,7 @@ import { leave, takeBackchannel, takeLogout } from "../../lib/sso/logout.ts";
 import { spMetadata } from "../../lib/sso/saml/metadata.ts";
 import { Refused } from "../../lib/sso/saml/refused.ts";
 import { addressesOf, url } from "../../lib/sso/schema.ts";
-import { loginToken } from "../../lib/tokens/login.ts";
+import { loginToken } from "../../lib/tokens/login-token.ts";
 
 const sso = router();
 const COOKIE = "agentry-sso";
