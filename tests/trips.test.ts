@@ -256,7 +256,7 @@ it("signing in by a code: one to ask for it, one to come in by it", async () => 
   const mailed = () => readdirSync(mailDir).map((name) => readEml(readFileSync(join(mailDir, name), "utf8")));
   await expect.poll(() => mailed().length).toBe(1);
   const code = /^\d{6}$/m.exec(mailed()[0]!.text)![0];
-  expect(await tripsOf(() => visitor("POST", "/api/v1/auth/verify/code", { email, code }))).toEqual([200, 1]);
+  expect(await tripsOf(() => visitor("POST", "/api/v1/auth/code/verify", { email, code }))).toEqual([200, 1]);
 });
 
 it("a login by SAML: one to begin, two to take the response, two to finish; and the session's cookie then: one", async () => {

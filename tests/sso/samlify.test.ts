@@ -60,7 +60,7 @@ async function met(app: App) {
   const config = await must(app.asDeveloper("PUT", at, body), 200);
   expect(config).toMatchObject({ status: "untested", entity_id: ISSUER, sso_url: SSO, slo_url: SLO, missing: [] });
   const metadata = await (await aBrowser().ask(config.metadata_url)).text();
-  const us = samlify.ServiceProvider({ metadata });
+  const us = samlify.ServiceProvider({ metadata, wantLogoutRequestSigned: true });
   return { app, config, domain, provider, us };
 }
 type Met = Awaited<ReturnType<typeof met>>;
