@@ -93,7 +93,7 @@ sso.get("/sso/:app/:sandbox/:org/callback", named("Take an OIDC answer"), leads(
 );
 
 /**
- * Signs in the browser that began, or, where an address of the app's was named, whoever is there, by a login token. Two round
+ * Signs in the browser that began; or, where an address of the app's was named, sends it there with a login token. Two round
  * trips: who it is, and until when, is known by what was parked.
  */
 sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(), async (c) => {
