@@ -133,7 +133,7 @@ sso.post("/sso/:app/:sandbox/:org/slo", named("Take a SAML logout by form"), lea
 });
 
 /** Ends this browser's sign-in, and then tells the provider. A page leads there: forms of ours may lead nowhere else. */
-sso.post("/sso/:app/:sandbox/:org/logout", named("Sign out of an org's SSO"), leads("text/html"), async (c) => {
+sso.post("/sso/:app/:sandbox/:org/logout", named("Sign out of an org's SSO"), leads("text/html", true), async (c) => {
   mustBeSameOrigin(c);
   const place = placeOf(c);
   const session = await readPageSession(c);
