@@ -619,6 +619,7 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       integer: ["0", "1", "-1", "2147483647", null],
       "bigint[]": ["{}", "{1,2,3}", null],
       timestamp: ["2026-01-01", "infinity", "-infinity", null],
+      "timestamp[]": ["{}", "{2026-01-01,infinity}", "{-infinity}", null],
     };
     let n = 1;
     // The same numbers on every run: a multiplicative generator (Lehmer).

@@ -1,24 +1,35 @@
 /** Every request makes one round trip to the database, whatever it asks; one that asks a model, two. */
-import { resolve } from "node:path";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { inflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { readEml } from "../lib/local/mailbox.ts";
 import { aBrowser, aDeveloper } from "./harness/browser.ts";
 import { bearer, type Call, caller, developer } from "./harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "./harness/own.ts";
+import { aKey, anAssertion, aResponse, sign } from "./sso/provider.ts";
+import { aBrowser as aStranger, form, me } from "./sso/stage.ts";
 
 let own: Awaited<ReturnType<typeof ownSystem>>;
 const made: Record<string, string> = {};
 let asDeveloper: Call;
 let asUser: Call;
+let mailDir: string;
 let asProvider: Call;
 let fromBrowser: Call;
 let inBrowser: (path: string) => Promise<{ status: number }>;
+let base: string;
+let app: { app_id: string; publishable_key: string };
 
 beforeAll(async () => {
   own = await ownSystem();
   const alias = { "sweep.ts": resolve(import.meta.dirname, "harness/no-sweep.ts") };
   const root = newRoot();
-  const base = await own.start([await newSigningKey("one")], [root], { alias });
-  const { app_id, secret_key } = await own.newApp();
+  mailDir = mkdtempSync(join(tmpdir(), "agentry-trips-mail-"));
+  base = await own.start([await newSigningKey("one")], [root], { alias, mailDir });
+  const { app_id, secret_key, publishable_key } = await own.newApp();
+  app = { app_id, publishable_key };
   asDeveloper = caller(bearer(secret_key), base);
   const at = developer(app_id);
   const org = (await asDeveloper("POST", `${at}/orgs`, { name: "Acme", slug: "acme", domain: "acme.example" })).body.id;
@@ -59,7 +70,10 @@ beforeAll(async () => {
   await inBrowser(made.page);
   await new Promise((resolve) => setTimeout(resolve, 300));
 });
-afterAll(() => own.close());
+afterAll(async () => {
+  await own.close();
+  rmSync(mailDir, { recursive: true });
+});
 
 const script = { kind: "Script", mime_type: "text/plain", raw_content: "1 + 1" };
 const bundle = {
@@ -242,6 +256,55 @@ it("taking the first delivery: one that lets it in and counts it, and one that w
     expect((await asUser("POST", made.door!, {})).status).toBe(202);
     expect(own.requestTrips() - before).toBe(trips);
   }
+});
+
+/** How many round trips a request makes. */
+async function tripsOf(ask: () => Promise<{ status: number }>) {
+  const before = own.requestTrips();
+  const { status } = await ask();
+  return [status, own.requestTrips() - before];
+}
+
+it("signing in by a code: one to ask for it, one to come in by it", async () => {
+  const visitor = caller({ "x-archastro-api-key": app.publishable_key }, base);
+  const email = "a@acme.example";
+  expect(await tripsOf(() => visitor("POST", "/api/v1/auth/login/code", { email }))).toEqual([204, 1]);
+  const mailed = () => readdirSync(mailDir).map((name) => readEml(readFileSync(join(mailDir, name), "utf8")));
+  await expect.poll(() => mailed().length).toBe(1);
+  const code = /^\d{6}$/m.exec(mailed()[0]!.text)![0];
+  expect(await tripsOf(() => visitor("POST", "/api/v1/auth/code/verify", { email, code }))).toEqual([200, 1]);
+});
+
+it("a login by SAML: one to begin, two to take the response, two to finish; and the session's cookie then: one", async () => {
+  const key = await aKey();
+  const issuer = "https://idp.example";
+  const body = {
+    provider: "saml",
+    entity_id: issuer,
+    sso_url: issuer,
+    certificate: key.certificate,
+    auto_provision: true,
+  };
+  const config = (await asDeveloper("PUT", `${made.at}/orgs/${made.org}/sso`, body)).body;
+  const browser = aStranger(base);
+  let location = "";
+  const begin = async () => {
+    const response = await browser.ask(config.start_url);
+    location = response.headers.get("Location")!;
+    return response;
+  };
+  expect(await tripsOf(begin)).toEqual([303, 1]);
+  const request = inflateRawSync(Buffer.from(new URL(location).searchParams.get("SAMLRequest")!, "base64")).toString();
+  const in_response_to = /ID="([^"]+)"/.exec(request)![1]!;
+  const said = { now: Date.now(), issuer, in_response_to, ...config };
+  const response = sign(aResponse(said, anAssertion(said)), "_response", key);
+  const SAMLResponse = Buffer.from(response).toString("base64");
+  expect(await tripsOf(() => browser.ask(config.acs_url, form({ SAMLResponse })))).toEqual([303, 2]);
+  expect(await tripsOf(() => browser.ask(config.acs_url.replace(/acs$/, "finish")))).toEqual([303, 2]);
+  // Its first use is noted, after the answer.
+  await me(browser);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(await tripsOf(() => me(browser))).toEqual([200, 1]);
 });
 
 it("a refused signature or scope: none", async () => {

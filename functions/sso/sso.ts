@@ -30,7 +30,7 @@ import { leave, takeBackchannel, takeLogout } from "../../lib/sso/logout.ts";
 import { spMetadata } from "../../lib/sso/saml/metadata.ts";
 import { Refused } from "../../lib/sso/saml/refused.ts";
 import { addressesOf, url } from "../../lib/sso/schema.ts";
-import { loginToken } from "../../lib/tokens/login.ts";
+import { loginToken } from "../../lib/tokens/login-token.ts";
 
 const sso = router();
 const COOKIE = "agentry-sso";
@@ -93,7 +93,7 @@ sso.get("/sso/:app/:sandbox/:org/callback", named("Take an OIDC answer"), leads(
 );
 
 /**
- * Signs in the browser that began, or, where an address of the app's was named, whoever is there, by a login token. Two round
+ * Signs in the browser that began; or, where an address of the app's was named, sends it there with a login token. Two round
  * trips: who it is, and until when, is known by what was parked.
  */
 sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(), async (c) => {
@@ -133,7 +133,7 @@ sso.post("/sso/:app/:sandbox/:org/slo", named("Take a SAML logout by form"), lea
 });
 
 /** Ends this browser's sign-in, and then tells the provider. A page leads there: forms of ours may lead nowhere else. */
-sso.post("/sso/:app/:sandbox/:org/logout", named("Sign out of an org's SSO"), leads("text/html"), async (c) => {
+sso.post("/sso/:app/:sandbox/:org/logout", named("Sign out of an org's SSO"), leads("text/html", true), async (c) => {
   mustBeSameOrigin(c);
   const place = placeOf(c);
   const session = await readPageSession(c);

@@ -1,12 +1,11 @@
 import { problemResponse, withSpec } from "../http/spec.ts";
 
-/** What such a route answers: a redirect, or its own content; a page where nobody is signed in. */
-export const leads = (type?: string) =>
+/** What such a route answers: a redirect, or its own content, or either; a page where it came to nothing. */
+export const leads = (type?: string, redirects = type === undefined) =>
   withSpec((async (_: unknown, next: () => Promise<void>) => next()) as never, {
     responses: {
-      ...(type
-        ? { 200: { description: "OK", content: { [type]: { schema: { type: "string" } } } } }
-        : { 303: { description: "See Other" } }),
+      ...(type && { 200: { description: "OK", content: { [type]: { schema: { type: "string" } } } } }),
+      ...(redirects && { 303: { description: "See Other" } }),
       400: {
         description: "A page that says that it came to nothing",
         content: { "text/html": { schema: { type: "string" } } },

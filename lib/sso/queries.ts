@@ -135,7 +135,11 @@ export async function putSso(db: TenantDb, env: Bindings, org: Id<"org">, body: 
   };
 }
 
-const issuerOf = ({ provider, entity_id, issuer_url }: SsoRow) => (provider === "saml" && entity_id) || issuer_url!;
+/** Who the provider is, as a mail says it: its host, or whatever else it is called. */
+function issuerOf({ provider, entity_id, issuer_url }: SsoRow): string {
+  const name = (provider === "saml" && entity_id) || issuer_url!;
+  return (URL.canParse(name) && new URL(name).host) || name;
+}
 
 /** Whom an org's owners are mailed at, with the names that a mail says. */
 const ownersOf = (db: TenantDb, org: Id<"org">) =>

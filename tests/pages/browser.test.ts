@@ -1,10 +1,14 @@
 /** Our pages in a browser, as people have one: Chromium, where it is installed (`.ci/run` sees to that). */
 import { existsSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { inflateRawSync } from "node:zlib";
 import axe from "axe-core";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { codeIn, linkIn, nextMail } from "../auth/mailbox.ts";
 import { anApp, bearer, caller, must, system, unique } from "../harness/index.ts";
+import { aKey, anAssertion, aResponse, sign } from "../sso/provider.ts";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
@@ -142,6 +146,44 @@ describe.runIf(existsSync(CHROMIUM))("in Chromium", () => {
     expect(scope).toBe("agents:read");
     await must(caller(bearer(access_token))("GET", "/api/v1/agents"), 200);
     expect([refused, login.startsWith(system.base)]).toEqual([[], true]);
+    await context.close();
+  });
+
+  it("a provider of another site posts its response, and the browser that asked is signed in", async () => {
+    const { asDeveloper, at, app, anOrg } = await anApp();
+    const { id, slug, domain } = await anOrg({ name: "Initech" });
+    const key = await aKey();
+    const local = (url: string) => url.replace("http://agentry.test", system.base);
+    // A site of its own, whatever the port: names count, not machines.
+    let config: any;
+    const provider = createServer((request, response) => {
+      const packed = new URL(request.url!, issuer).searchParams.get("SAMLRequest");
+      if (!packed) return response.writeHead(404).end();
+      const asked = inflateRawSync(Buffer.from(packed, "base64")).toString();
+      const said = { now: Date.now(), issuer, in_response_to: /ID="([^"]+)"/.exec(asked)![1]!, ...config };
+      const assertion = anAssertion(said).replace("ada@acme.example", `ann@${domain}`);
+      const signed = Buffer.from(sign(aResponse(said, assertion), "_response", key)).toString("base64");
+      response.setHeader("Content-Type", "text/html");
+      response.end(
+        `<form method="post" action="${local(config.acs_url)}"><input type="hidden" name="SAMLResponse" value="${signed}"><button>Go</button></form>`,
+      );
+    });
+    await new Promise<void>((ready) => provider.listen(0, "127.0.0.1", ready));
+    const issuer = `http://localhost:${(provider.address() as AddressInfo).port}/sso`;
+    const settings = { provider: "saml", entity_id: issuer, sso_url: issuer, auto_provision: true };
+    const body = { ...settings, certificate: key.certificate };
+    config = await must(asDeveloper("PUT", `${at}/orgs/${id}/sso`, body), 200);
+    const { page, context, refused } = await open(local(config.start_url));
+    expect(new URL(page.url()).hostname).toBe("localhost");
+    await page.click("button");
+    await page.waitForSelector("h2");
+    expect([await title(page), page.url()]).toEqual([
+      "You are signed in to Initech",
+      `${system.base}/login/${app}/${slug}`,
+    ]);
+    expect((await context.cookies()).map(({ name }) => name)).toEqual(["__Host-agentry"]);
+    expect(refused).toEqual([]);
+    provider.close();
     await context.close();
   });
 
