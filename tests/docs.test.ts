@@ -298,7 +298,7 @@ describe("deploying", { timeout: 60_000 }, () => {
           "psql",
           `{ echo 'begin;'; cat; echo '; rollback;'; } | ${real.trim()} -v ON_ERROR_STOP=1 "$@"`,
         );
-        const [migrated, , made, resealed] = await paste(withPostgres, await aCheckout(), {
+        const [migrated, , made, resealed, developers] = await paste(withPostgres, await aCheckout(), {
           ...{ PATH: psql.path, PGHOST: hostname, PGPORT: port || "5432", PGDATABASE: name, PGUSER: username },
           ...{ PGPASSWORD: password, PGSSLMODE: "disable" },
         });
@@ -307,6 +307,9 @@ describe("deploying", { timeout: 60_000 }, () => {
         expect(await psql.input()).toEqual([expect.stringMatching(/^alter role agentry_api password '\w{48}'$/)]);
         const app = JSON.parse(made!.slice(0, made!.indexOf("}") + 1));
         expect(resealed).toBe("Sealed anew: 0.\nEvery secret opens with the newest root secret alone.\n");
+        expect(developers).toMatch(
+          /"login": "\/developer\/login\/dap_\w+"\n}\ndva_\w+\t.*\teve@agency.example\n{\n.*"removed": "eve@/s,
+        );
         expect(made).toMatch(new RegExp(`\n${app.app_id}\t.*\tMy app\n$`));
 
         const url = new URL(DATABASE_URL!);

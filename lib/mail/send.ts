@@ -42,8 +42,9 @@ const carriers: Record<string, Carrier> = {
 
 /** Who carries mail here. 503 `mail_not_configured`, which says what to set. */
 function carrierOf(env: Bindings): (mail: Mail) => Promise<unknown> {
-  const { MAILBOX, MAIL_PROVIDER = "", MAIL_FROM } = env;
-  if (MAILBOX) return (mail) => MAILBOX.fetch("http://mailbox/", { method: "POST", body: JSON.stringify(mail) });
+  const { MAIL_PROVIDER = "", MAIL_FROM } = env;
+  const mailbox = env.MAILBOX;
+  if (mailbox) return (mail) => mailbox.fetch("http://mailbox/", { method: "POST", body: JSON.stringify(mail) });
   const carrier = Object.hasOwn(carriers, MAIL_PROVIDER) && carriers[MAIL_PROVIDER];
   const ready = MAIL_PROVIDER === "cloudflare" ? env.EMAIL : env.MAIL_API_KEY;
   if (!carrier || !ready || !MAIL_FROM) {

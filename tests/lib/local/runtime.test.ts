@@ -18,14 +18,14 @@ import { readGroups } from "../../../lib/local/groups.ts";
 import { bundling, makeDocument, type Runtime, startRuntime } from "../../../lib/local/runtime.ts";
 
 /**
- * KiB that a Worker may take, as it is sent. What every one needs takes some 95; root carries the document of all, and
+ * KiB that a Worker may take, as it is sent. What every one needs, the doors of each credential among it, takes some 96; root carries the document of all, and
  * those that are named besides it the zones of schedules, YAML and JSON Schema, or the script language. `ai`, `all`
  * and `objects` carry the providers' packages, too, most of them evaluated on first use.
  */
 const MOST: Record<string, number> = {
   ...{
     root: 176,
-    all: 908,
+    all: 912,
     agents: 236,
     // SAML and OpenID Connect; what sets them up fetches metadata, reads certificates, and mails the owners.
     ...{ sso: 128, developer: 138, people: 134 },
@@ -37,7 +37,7 @@ const MOST: Record<string, number> = {
     objects: 690,
   },
 };
-const MOST_OF_OTHERS = 120;
+const MOST_OF_OTHERS = 121;
 
 const groups = await readGroups();
 
