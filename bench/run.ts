@@ -14,6 +14,7 @@ import { bareOf, MINT, type Operation, operationsOf } from "./operations.ts";
 import { measureRuns } from "./runs.ts";
 import { measureSchedules } from "./schedules.ts";
 import { measureSessions } from "./sessions.ts";
+import { measureSignIns } from "./sign-ins.ts";
 import { printStarts } from "./start.ts";
 import { Cleanup, type Product, SEED, type System, startCommit, startProduct, startSystem } from "./system.ts";
 import { compare, type Figures, inTurns, load, print, type Target, TURN_S, type Way } from "./turns.ts";
@@ -186,6 +187,7 @@ async function bench(cleanup: Cleanup, url: string) {
   await measureMint(child, cleanup, url, system);
   await measureEvents(child, cleanup, url, system);
   await measureSessions(child, cleanup, system, { show, judge });
+  await measureSignIns(child, cleanup, system, { show, judge });
   await measureRuns(cleanup, system, { judge });
   await measureSchedules(cleanup, system, { judge });
   await measureHealth(cleanup, system, { judge });
@@ -210,12 +212,12 @@ async function benchEvents(cleanup: Cleanup, url: string) {
   print(aims);
 }
 
-/** Sessions alone. */
-async function benchSessions(cleanup: Cleanup, url: string) {
+/** Sessions or sign-ins, alone. */
+async function benchLoaded(cleanup: Cleanup, url: string, measure: typeof measureSessions) {
   const product = await startProduct(cleanup, url, { groups: ["developer"] });
   const child = fork(resolve(import.meta.dirname, "load.ts"));
   cleanup.add(async () => child.kill());
-  await measureSessions(child, cleanup, product, { show, judge });
+  await measure(child, cleanup, product, { show, judge });
   print(rows);
   print(aims);
 }
@@ -238,7 +240,8 @@ database of its own there and drops it again. For example:
 const cleanup = new Cleanup();
 cleanup.onSignals();
 try {
-  if (process.argv[2] === "sessions") await benchSessions(cleanup, url);
+  if (process.argv[2] === "sessions") await benchLoaded(cleanup, url, measureSessions);
+  else if (process.argv[2] === "sign-ins") await benchLoaded(cleanup, url, measureSignIns);
   else if (process.argv[2] === "runs") await benchAlone(cleanup, url, measureRuns);
   else if (process.argv[2] === "schedules") await benchAlone(cleanup, url, measureSchedules);
   else if (process.argv[2] === "health") await benchAlone(cleanup, url, measureHealth);

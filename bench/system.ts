@@ -43,6 +43,8 @@ export type Product = {
   secret_key: string;
   /** The secret key's hash, in base64url. */
   key: string;
+  /** Its root secrets. */
+  roots: string;
   people: Person[];
   product: Workers;
   database: Database;
@@ -256,6 +258,7 @@ export async function startProduct(
     app: app_id,
     secret_key,
     key: base64url.encode(key!.hash),
+    roots: secrets.ROOT_SECRETS,
     people: await signPeople(as("agentry_api"), app_id),
     product: await start("agentry_api", groups ? { groups } : {}),
     database,
