@@ -1,7 +1,7 @@
 /**
  * Non-interference: what an org sees is a function of what that org did. A random trace of org A gets the same answers
- * alone and with others' requests between its own, their events, queues, runs and schedules among them: another org of
- * the app, the app's sandbox, and another app.
+ * alone and with others' requests between its own, their events, queues, runs, schedules, webhooks and computers among
+ * them: another org of the app, the app's sandbox, and another app.
  */
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
@@ -24,7 +24,7 @@ type Step =
   | { kind: "token"; name: string }
   | { kind: "revoke"; of: number }
   | { kind: "profile"; alias: string }
-  | { kind: "react" | "hear"; of: number; n: number }
+  | { kind: "react" | "hear" | "hook" | "tellOut" | "computer"; of: number; n: number }
   | { kind: "pull" | "upcoming"; of: number }
   | { kind: "malformed"; path: string };
 
@@ -74,6 +74,13 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 1,
     arbitrary: fc.record({ kind: fc.constantFrom("react" as const, "hear" as const), of: index, n: index }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constantFrom("hook" as const, "tellOut" as const, "computer" as const),
+      ...{ of: index, n: index },
+    }),
   },
   {
     weight: 1,
@@ -180,6 +187,12 @@ async function take(actor: Actor, step: Step): Promise<Answer> {
       return react(call, pick(agents, step.of), step.n);
     case "hear":
       return hear(call, step.n);
+    case "hook":
+      return hook(call, step.n);
+    case "tellOut":
+      return tellOut(call, step.n);
+    case "computer":
+      return computer(call, pick(agents, step.of));
     case "pull":
       return call(
         "GET",
@@ -232,6 +245,53 @@ async function hear(call: Call, n: number): Promise<Answer> {
   return claimed;
 }
 
+/** Somebody outside tells a webhook, twice the same: what it has taken. */
+async function hook(call: Call, n: number): Promise<Answer> {
+  const made = await must(call("POST", "/api/v1/inbound_webhooks", { name: "In", provider: "url" }), 201);
+  const at = `/api/v1/inbound_webhooks/${made.id}`;
+  const send = () => call("POST", new URL(made.url).pathname, { n }, { "Idempotency-Key": "once" });
+  for (const _ of [1, 2]) await must(send(), 202);
+  const { data } = await must(call("GET", `${at}/receipts`), 200);
+  const receipt = await call("GET", `/api/v1/webhook_receipts/${data[0].id}`);
+  await must(call("DELETE", at), 204);
+  return receipt;
+}
+
+/** An endpoint is told of an event, whom nobody can reach: its deliveries, when that was tried. */
+async function tellOut(call: Call, n: number): Promise<Answer> {
+  const endpoint = { url: "https://webhooks.invalid/", event_names: ["custom.out"] };
+  const { id } = await must(call("POST", "/api/v1/webhook_endpoints", endpoint), 201);
+  const at = `/api/v1/webhook_endpoints/${id}`;
+  await must(call("POST", "/api/v1/events", { name: "custom.out", payload: { n } }), 201);
+  const deliveries = await vi.waitFor(
+    async () => {
+      const answer = await call("GET", `${at}/deliveries`);
+      expect(answer.body.data.map(({ attempt_count }: any) => attempt_count > 0)).toEqual([true]);
+      return answer;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+  await must(call("DELETE", at), 204);
+  return deliveries;
+}
+
+/** An agent has a computer: what it is, when whoever makes it has said so. */
+async function computer(call: Call, agent: string): Promise<Answer> {
+  const made = await call("POST", `/api/v1/agents/${agent}/agent_computers`, { name: "desk" });
+  if (made.status !== 200) return made;
+  const at = `/api/v1/agent_computers/${made.body.id}`;
+  const settled = await vi.waitFor(
+    async () => {
+      const answer = await call("GET", at);
+      expect(answer.body.status).not.toBe("provisioning");
+      return answer;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+  await must(call("DELETE", at), 204);
+  return settled;
+}
+
 /**
  * What an answer says, with everything that no two runs can share (ids, times, cursors, JWTs, the place's word) called
  * by the order in which it was first seen: two runs that differ in anything else differ here.
@@ -255,7 +315,8 @@ function reader() {
     // Written after the answer has gone out: whether it is there yet is the clock's matter.
     if (key === "last_used_at") return "USED";
     // Counts, too, what runs tell in their own time, in which one state may overtake another.
-    if (/^(sequence|next_after|oldest_sequence|queue_epoch|receipt_handle|duration_ms)$/.test(key)) return "SOME";
+    if (/^(sequence|next_after|oldest_sequence|queue_epoch|receipt_handle|duration_ms|attempt_count)$/.test(key))
+      return "SOME";
     if (typeof value === "string") return readText(value, word);
     if (Array.isArray(value)) return value.map((item) => read(item, word));
     if (typeof value !== "object" || value === null) return value;
@@ -291,7 +352,7 @@ async function aWorld({ alone }: { alone: boolean }) {
 async function run(steps: Step[], between: [number, Step][][] | "alone") {
   const { a, others } = await aWorld({ alone: between === "alone" });
   const read = reader();
-  const answers: unknown[] = [];
+  const answers: ({ step: Step } & ReturnType<typeof read>)[] = [];
   for (const [i, step] of steps.entries()) {
     for (const [who, theirs] of between === "alone" ? [] : (between[i] ?? [])) {
       await take(others[who]!, theirs);
@@ -331,6 +392,18 @@ describe("an org's answers", () => {
       }),
       { numRuns: 6, interruptAfterTimeLimit: 90_000, markInterruptAsFailure: false },
     );
+  });
+
+  it("are the same of webhooks and computers, which few traces come to, while others have theirs", async () => {
+    const kinds = ["hook", "tellOut", "computer"] as const;
+    const steps: Step[] = [
+      { kind: "create", name: "Ada", acl: "none", mine: false },
+      ...kinds.map((kind) => ({ kind, of: 0, n: 1 })),
+    ];
+    const alone = await run(steps, "alone");
+    expect(alone.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    const among = steps.map((step) => [0, 1, 2].map((who): [number, Step] => [who, step]));
+    expect(await run(steps, among)).toEqual(alone);
   });
 
   it("differ where the org itself does something else, or this test would see nothing", async () => {

@@ -63,8 +63,6 @@ type Came = {
   replay_of?: Id<"webhook_receipt">;
 };
 type Recorded = Pick<ReceiptRow, (typeof listed)[number]>;
-/** Of when a webhook's row is: of this request, and counted; or of one before, so that it must still be that, and is counted now. */
-type Seen = "as entered" | "as known";
 
 /** `challenge`: what is to be said instead of the receipt. */
 type Received = { hook: WebhookRow; receipt: Recorded; challenge: string | null };
@@ -86,7 +84,7 @@ export async function receive(
   const before = isShort ? known.get(key) : undefined;
   const early = before && (await read());
   if (before && early && (await isBelieved(roots, before, headers, early))) {
-    const received = await write(db, before, headers, early, "as known");
+    const received = await write(db, before, headers, early, true);
     if (received) return received;
   }
   const hook = await enterHook(db, hash);
@@ -94,7 +92,7 @@ export async function receive(
   if (!(await isBelieved(roots, hook, headers, bytes))) throw invalidSignature();
   if (known.size >= MOST_KNOWN) known.clear();
   known.set(key, hook);
-  const received = await write(db, hook, headers, bytes, "as entered");
+  const received = await write(db, hook, headers, bytes, false);
   // Deleted since its door let this in.
   if (!received) throw notFound("inbound_webhook");
   return received;
@@ -108,7 +106,7 @@ async function write(
   hook: WebhookRow,
   headers: Headers,
   bytes: Uint8Array,
-  seen: Seen,
+  isKnown: boolean,
 ): Promise<Received | null> {
   const body = bodyOf(hook.provider, bytes, headers.get("content-type") ?? "");
   const answer = answerOf(hook, headers, body);
@@ -118,7 +116,7 @@ async function write(
     // One that can't be kept as it is, is known by its hash.
     delivery_id: id === null || isKey(id) ? id : hex(await sha256(id)),
   };
-  const receipt = await record(db, hook, newId("webhook_receipt"), came, seen);
+  const receipt = await record(db, hook, newId("webhook_receipt"), came, isKnown);
   return receipt ? { hook, receipt, challenge: answer?.challenge ?? null } : null;
 }
 
@@ -134,7 +132,7 @@ export async function replay(
     ...("body" in payload && { body: payload.body }),
     ...{ isPing: status === "answered", replay_of },
   };
-  const receipt = await record(db, hook, id, came, "as entered");
+  const receipt = await record(db, hook, id, came);
   if (!receipt) throw notFound("inbound_webhook");
   return receipt;
 }
@@ -176,14 +174,15 @@ function eventsOf({ provider }: WebhookRow, headers: Came["headers"]) {
 /**
  * Writes a receipt, the events and the run that it starts, together; or nothing, where the delivery came before. The webhook's
  * row is held first: of two equal ones at once, the second sees the first. Answers the receipt that there is; none, where
- * the webhook is gone, or isn't as it was known, or takes no more in this minute.
+ * the webhook is gone; or, of a row that was known before this request, which is counted here, where it isn't that any
+ * more, or takes nothing more in this minute.
  */
 async function record(
   db: TenantDb,
   hook: WebhookRow,
   id: Id<"webhook_receipt">,
   { headers, body, bytes, delivery_id, isPing, replay_of }: Came,
-  seen: Seen,
+  isKnown = false,
 ): Promise<Recorded | undefined> {
   const one = sql`1`.as("one");
   const without: PayloadOf<"webhook.inbound"> = {
@@ -203,20 +202,21 @@ async function record(
     .where("webhook_id", "=", hook.id)
     .where(sql<boolean>`delivery_id = ${delivery_id}`)
     .where(sql<boolean>`webhook_receipts.created_at > now() - interval '7 days'`);
-  const isKnown = seen === "as known";
   const isStill = isKnown
     ? sql<boolean>`updated_at = ${hook.updated_at}::timestamptz and counted <= ${MOST_A_MINUTE}
         and overlap_expires_at is not distinct from ${hook.overlap_expires_at}::timestamptz`
     : sql<boolean>`true`;
   const itself = db.selectFrom("inbound_webhooks").where("inbound_webhooks.id", "=", hook.id).where(isStill);
   const above = itself.where(sql<boolean>`not exists (${before.select(one)})`);
-  const change = db.updateTable("inbound_webhooks");
   const isThere = target ? sql`exists (${target.rows.select(one)})` : sql`false`;
   const otherwise = isPing ? "answered" : target ? "inactive" : "received";
   const started = sql<boolean>`exists (${made.where("status", "=", "started").select(one)})`;
   const found = await db.batch({
-    ...(isKnown && { counted: change.set(counting).where("id", "=", hook.id) }),
-    held: change.set({ last_received_at: sql<string>`now()` }).where("id", "=", hook.id).where(isStill),
+    held: db
+      .updateTable("inbound_webhooks")
+      .set({ last_received_at: sql<string>`now()`, ...(isKnown && counting) })
+      .where("id", "=", hook.id)
+      .where(isStill),
     // As it is found here it stays until all of this is written.
     ...(target && { target: target.rows.select("id").forShare() }),
     made: db.insertUnder(above, "webhook_receipts", {

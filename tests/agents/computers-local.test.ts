@@ -273,6 +273,28 @@ describe.runIf(hasBubblewrap)("a computer of this machine", { timeout: 120_000 }
     await Promise.all([...sleeping, waiting]);
     expect(third).toEqual({ exit_code: 0, output: "third\n" });
   });
+
+  it("lets eight commands run at once, of whatever orgs: the ninth waits its turn", async () => {
+    const apps = [app, await anApp({ base, newApp: own.newApp }), await anApp({ base, newApp: own.newApp })];
+    const orgs = apps.flatMap((one) => [one.as(one.acme), one.as(one.globex)]).slice(0, 5);
+    const [ninth, ...others] = await Promise.all(
+      orgs.map(async (by) => [by, await aComputer(by, await anAgent(by))] as const),
+    );
+    const seconds = aWhile();
+    const exec = ([by, id]: (typeof others)[number], command: string) =>
+      must(by("POST", at(id, "/exec"), { command, timeout_seconds: 8 }), 200);
+    const sleeping = [...others, ...others].map((one) => exec(one, `sleep ${seconds}`));
+    const runs = () => processesWith(seconds).filter((pid) => readFileSync(`/proc/${pid}/comm`, "utf8") === "sleep\n");
+    await expect.poll(() => runs().length).toBe(8);
+    let said: unknown;
+    const waiting = exec(ninth!, "echo ninth").then(({ output }) => {
+      said = output;
+    });
+    await delay(1_500);
+    expect([runs().length, said]).toEqual([8, undefined]);
+    await Promise.all([...sleeping, waiting]);
+    expect(said).toBe("ninth\n");
+  });
 });
 
 describe.runIf(hasBubblewrap)("what runs on a computer of this machine", { timeout: 180_000 }, () => {
@@ -411,6 +433,20 @@ describe.runIf(hasBubblewrap)("what runs on a computer of this machine", { timeo
     expect((await run(id, "echo more > more; cat more")).output).not.toContain("more\n");
     expect((await run(id, "chmod 700 d; rm -r d more")).exit_code).toBe(0);
     expect(await said(id, "echo more > more; cat more")).toBe("more");
+  });
+
+  it("changes nothing in a home that holds over twice as much, and reads there", async () => {
+    const id = await aComputer();
+    expect(await said(id, "echo kept > it; cat it")).toBe("kept");
+    const big = join(dir, id, "big");
+    // No command comes so far: it is ended before.
+    expect(spawnSync("fallocate", ["-l", "2100M", big]).status).toBe(0);
+    for (const change of ["rm -f big", "rm -f it", ": > it", "mv it other", "chmod 0 it", "touch more"]) {
+      expect((await run(id, change)).exit_code, change).not.toBe(0);
+    }
+    expect(await said(id, "cat it")).toBe("kept");
+    rmSync(big);
+    expect(await said(id, "echo more > it; cat it")).toBe("more");
   });
 
   it("has no more than 1 GB in memory, of all its processes together", async () => {

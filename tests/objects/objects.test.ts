@@ -75,6 +75,7 @@ function anObject(place: Place = { app_id: newId("app"), sandbox_id: NONE, org_i
   return {
     set: (...items: [name: string, at: number][]) => call("set")(...items),
     drop: call("drop"),
+    lose: call("lose"),
     state,
     remains: call("remains"),
     agents: call("agents"),
@@ -129,6 +130,21 @@ describe.concurrent("one alarm with its due-list", () => {
     await until(async () => expect(await object.times("other")).toBe(1));
     expect(await object.list()).toEqual(["hang"]);
     expect((await object.state()).alarm).toBeLessThan(Date.now() + 10_000);
+  });
+
+  it("is set again where it was lost, by whoever asks the object ten seconds later", { timeout: 60_000 }, async () => {
+    const object = anObject();
+    const now = Date.now();
+    await object.set(["lost", now + 1_000]);
+    await object.lose();
+    // It stays in memory, where it believes that its alarm is set.
+    while (Date.now() < now + 11_500) {
+      await wait(500);
+      expect(await object.state()).toMatchObject({ alarm: null, done: [] });
+    }
+    await object.set(["later", now + HOUR]);
+    await until(async () => expect(await object.times("lost")).toBe(1));
+    await until(async () => expect((await object.state()).alarm).toBe(now + HOUR));
   });
 
   it("moves what is set again, and forgets what is taken back", async () => {

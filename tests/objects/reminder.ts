@@ -41,6 +41,11 @@ export class Reminder extends TenantObject {
     this.notDue(name);
   }
 
+  /** As if the alarm had never been set. */
+  async lose() {
+    await this.ctx.storage.deleteAlarm();
+  }
+
   async state() {
     const { sql } = this.ctx.storage;
     return {
@@ -73,7 +78,7 @@ export class Reminder extends TenantObject {
 }
 
 type Env = Bindings & { REMINDER: DurableObjectNamespace<Reminder> };
-export type Method = "set" | "drop" | "state" | "remains" | "agents" | "make" | "erase";
+export type Method = "set" | "drop" | "lose" | "state" | "remains" | "agents" | "make" | "erase";
 /** `named` goes past the row, as nothing of the product does. */
 export type Ask = { row: Place & { id?: string }; named?: string; method: Method; args: unknown[] };
 
