@@ -2459,6 +2459,7 @@ declare
   known boolean;
   brought boolean;
   mapped text;
+  invited text;
 begin
   select * into c from data.sso_connections s
    where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = said ->> 'connection' for update;
@@ -2486,11 +2487,14 @@ begin
     if not known then
       select p.* into u from data.users p
        where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.email_key = said ->> 'email' and p.ended_at is null;
+      -- No provider makes an owner, whoever was invited as one.
+      select i.role into invited from data.org_invitations i where i.app_id = app and i.sandbox_id = sandbox and i.org_id = org
+        and i.email_key = said ->> 'email' and i.expires_at > now() and i.role <> 'owner';
       refusal := case
         when said ->> 'email' is null then 'no_email'
         when said ->> 'email_verified' = 'false' then 'unverified_email'
         when (said ->> 'public_mail')::boolean or not app.vouches(app, sandbox, org, split_part(said ->> 'email', '@', 2)) then 'foreign_domain'
-        when u.id is null and not (c.auto_provision or c.jit_provisioning) then 'unknown_person'
+        when u.id is null and invited is null and not (c.auto_provision or c.jit_provisioning) then 'unknown_person'
         when u.deactivated_at is not null then 'deactivated'
         when u.is_system_user then 'system_user'
         when u.id is not null and exists (select from data.sso_identities i where i.app_id = app and i.sandbox_id = sandbox
@@ -2505,12 +2509,13 @@ begin
   if refusal is null and u.id is null then
     -- Who has the address and is in no org comes in as they are; of one who is in another, nothing is seen.
     perform app.bring_in(app, sandbox, org, 'sso', said ->> 'email', decode(said ->> 'bring', 'hex'));
-    update data.users p set role = mapped, name = coalesce(p.name, said ->> 'name'), updated_at = now()
+    update data.users p set role = coalesce(invited, mapped), name = coalesce(p.name, said ->> 'name'), updated_at = now()
      where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.email_key = said ->> 'email' returning * into u;
     brought := found;
     if not brought then
       insert into data.users (app_id, sandbox_id, org_id, id, email, name, role, role_source)
-        values (app, sandbox, org, said ->> 'user', said ->> 'email', said ->> 'name', mapped, 'sso')
+        values (app, sandbox, org, said ->> 'user', said ->> 'email', said ->> 'name', coalesce(invited, mapped),
+          case when invited is null then 'sso' else 'manual' end)
         on conflict do nothing returning * into u;
       if not found then refusal := 'address_taken'; end if;
     end if;
@@ -2518,6 +2523,15 @@ begin
       select app, sandbox, org, said ->> 'entry', case when brought then 'user.updated' else 'user.created' end,
         case when brought then 'User brought in: ' else 'User created: ' end || coalesce(u.name, u.id), u.id,
         array['user:' || u.id], jsonb_build_object('actor', null, 'sso', c.id) where refusal is null;
+    insert into data.events (app_id, sandbox_id, org_id, id, name, payload, user_id, readers, causes)
+      select app, sandbox, org, said #>> '{events,0}', case when brought then 'user.updated' else 'user.created' end,
+        jsonb_build_object('id', u.id), u.id, array['user:' || u.id], '{}' where refusal is null;
+    with accepted as (
+      delete from data.org_invitations i where i.app_id = app and i.sandbox_id = sandbox and i.org_id = org
+        and i.email_key = said ->> 'email' and refusal is null returning i.id)
+    insert into data.events (app_id, sandbox_id, org_id, id, name, payload, user_id, readers, causes)
+      select app, sandbox, org, said #>> '{events,1}', 'invitation.accepted', jsonb_build_object('id', a.id), u.id, '{}', '{}'
+        from accepted a;
   elsif refusal is null and c.jit_provisioning then
     update data.users p set name = coalesce(said ->> 'name', p.name), updated_at = now(),
       role = case when p.role_source = 'sso' and p.role <> 'owner' then mapped else p.role end
@@ -3889,12 +3903,13 @@ create table data.webhook_endpoints (
   overlap_expires_at timestamptz,
   created_at         timestamptz not null default now(),
   updated_at         timestamptz not null default now(),
-  -- When the sweep last woke its object.
-  woken_at           timestamptz,
+  -- When the sweep last looked whether its object is behind.
+  looked_at          timestamptz,
   primary key (app_id, sandbox_id, id),
   constraint webhook_endpoints_tenant_fkey foreign key (app_id, sandbox_id, org_id) references data.tenants on delete cascade
 );
 create index webhook_endpoints_org_idx on data.webhook_endpoints (app_id, sandbox_id, org_id, id);
+create index webhook_endpoints_looked_idx on data.webhook_endpoints (looked_at nulls first) where status = 'enabled';
 create trigger at_most after insert on data.webhook_endpoints referencing new table as added
   for each statement execute function app.at_most_in_org('20', 'webhook_endpoints');
 create trigger leave_objects after delete on data.webhook_endpoints referencing old table as gone
@@ -3953,18 +3968,23 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 $$;
 grant execute on function app.has_webhooks to agentry_api;
 
--- As claim_behind, of webhook endpoints whose object has missed its alarm: by turns, those of a suspended org when that is
--- active again. A delivery that it has told of should have been tried; or it should have told of one by now, since its
+-- Webhook endpoints whose object has missed its alarm, of those that are looked at now: by turns, so many a call, however
+-- many there are. `behind`: a delivery that it has told of should have been tried; or it should have told of one by now, since its
 -- Dispatcher has handed the event on: of a place's newest twenty, and for the app's endpoints of twenty places at a time.
 create function app.claim_behind_endpoints(mac bytea, most integer)
-returns table (app_id text, sandbox_id text, org_id text, id text)
+returns table (app_id text, sandbox_id text, org_id text, id text, behind boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac('objects.sweep', mac);
-  return query update data.webhook_endpoints w set woken_at = now()
-    where w.ctid = any (array(select b.ctid from data.webhook_endpoints b
-      where b.status = 'enabled' and (b.woken_at is null or b.woken_at < now() - interval '60 seconds')
-        and not exists (select from data.orgs o
+  return query with b as (
+      update data.webhook_endpoints w set looked_at = now()
+       where w.ctid = any (array(select e.ctid from data.webhook_endpoints e
+         where e.status = 'enabled' and (e.looked_at is null or e.looked_at < now() - interval '50 seconds')
+         order by e.looked_at nulls first limit most for no key update skip locked))
+      returning w.*)
+    select b.app_id, b.sandbox_id, b.org_id, b.id,
+        -- Those of a suspended org, when that is active again.
+        not exists (select from data.orgs o
           where (o.app_id, o.sandbox_id, o.id) = (b.app_id, b.sandbox_id, b.org_id) and o.status = 'suspended')
         and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
           and e.id in (b.sandbox_id, b.org_id))
@@ -3988,8 +4008,7 @@ begin
               and not exists (select from data.webhook_deliveries d
                 where (d.app_id, d.sandbox_id, d.org_id, d.endpoint_id, d.event_id)
                   = (b.app_id, b.sandbox_id, b.org_id, b.id, e.id))))
-      order by b.woken_at nulls first limit most for no key update skip locked))
-    returning w.app_id, w.sandbox_id, w.org_id, w.id;
+      from b;
 end $$;
 grant execute on function app.claim_behind_endpoints to agentry_api;
 

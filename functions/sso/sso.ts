@@ -4,14 +4,16 @@ import * as v from "valibot";
 import { openOnce, openSso, readPageSession, type SsoPlace } from "../../lib/auth/allow.ts";
 import { readPlaceToken } from "../../lib/auth/place-tokens.ts";
 import { giveSession, mustBeSameOrigin, takeSession } from "../../lib/auth/sessions.ts";
+import { loginPath } from "../../lib/auth/visitors.ts";
 import { NONE } from "../../lib/db/schema.ts";
 import type { TenantDb } from "../../lib/db/tenant-db.ts";
 import { notFound } from "../../lib/errors.ts";
+import { wakeDispatcher } from "../../lib/events/remote.ts";
 import { readBody } from "../../lib/http/body.ts";
 import { type Env, router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { isId } from "../../lib/ids.ts";
-import { html, mustBeOurForm, OWN_PATH, page } from "../../lib/pages/page.ts";
+import { errorPage, html, mustBeOurForm, OWN_PATH, page } from "../../lib/pages/page.ts";
 import { signIn } from "../../lib/sign-ins/queries.ts";
 import { heard, leads } from "../../lib/sso/leads.ts";
 import {
@@ -33,6 +35,8 @@ import { addressesOf, url } from "../../lib/sso/schema.ts";
 import { loginToken } from "../../lib/tokens/login-token.ts";
 
 const sso = router();
+// People come by these; a provider's program looks at the status.
+sso.onError(errorPage);
 const COOKIE = "agentry-sso";
 const OF_COOKIE = { prefix: "host", secure: true, path: "/", httpOnly: true, sameSite: "Lax", maxAge: 600 } as const;
 
@@ -120,7 +124,7 @@ sso.get("/sso/:app/:sandbox/:org/finish", named("Finish an SSO login"), leads(),
   if (!signedIn) return refused(c, "finish");
   const { sign_in } = signedIn;
   await giveSession(c, c.env.ROOT_SECRETS, { ...place, user, sign_in: sign_in.id }, sign_in.ends_at);
-  return c.redirect(parked.return_to ?? loginOf(place, signedIn.user.org_slug!), 303);
+  return c.redirect(parked.return_to ?? loginPath(place, signedIn.user.org_slug!), 303);
 });
 
 /** Where a SAML provider sends logout messages, by either binding. */
@@ -144,13 +148,13 @@ sso.post("/sso/:app/:sandbox/:org/logout", named("Sign out of an org's SSO"), le
   const { location, slug } = await leave(db, c.env, session);
   takeSession(c);
   // The org's own page, which doesn't start SSO by itself.
-  return location === null ? c.redirect(loginOf(place, slug), 303) : signedOut(c, location);
+  return location === null ? c.redirect(loginPath(place, slug), 303) : signedOut(c, location);
 });
 
 /** Where a provider sends the browser back to that has signed out there: to the org's own page. It ends nothing. */
 sso.get("/sso/:app/:sandbox/:org/logout", named("Come back from an org's SSO"), leads(), async (c) => {
   const [org] = await (await open(c)).selectFrom("orgs").select("slug").execute();
-  return c.redirect(loginOf(placeOf(c), org!.slug), 303);
+  return c.redirect(loginPath(placeOf(c), org!.slug), 303);
 });
 
 /** Where an OIDC provider tells, past the browser, that somebody has signed out there. */
@@ -185,8 +189,13 @@ async function readForm(c: Context, db: TenantDb): Promise<URLSearchParams> {
   return new URLSearchParams(new TextDecoder().decode(await readBody(c)));
 }
 
-const goOn = (c: Context, outcome: Outcome) =>
-  "location" in outcome ? c.redirect(outcome.location, 303) : refused(c, outcome.refused);
+function goOn(c: Asked, outcome: Outcome) {
+  if (!("location" in outcome)) return refused(c, outcome.refused);
+  // Somebody may be new here.
+  const { app: app_id, sandbox: sandbox_id, org: org_id } = placeOf(c);
+  c.executionCtx.waitUntil(wakeDispatcher(c.env, { app_id, sandbox_id, org_id }));
+  return c.redirect(outcome.location, 303);
+}
 
 /** One page for whatever was wrong: its reference leads an admin to the sentence that says it. */
 function refused(c: Context, reference: string) {
@@ -203,10 +212,6 @@ function withToken(redirect_uri: string, token: string): string {
   url.searchParams.set("token", token);
   return url.href;
 }
-
-/** The login page of an org. */
-const loginOf = ({ app, sandbox }: SsoPlace, slug: string) =>
-  ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), slug].join("/");
 
 const signedOut = (c: Context, leadsTo: string) =>
   page(c, "You are signed out", html`<p><a href="${leadsTo}">Go on to your provider</a></p>`, { leadsTo });

@@ -831,7 +831,7 @@ export interface Database {
     overlap_expires_at: ColumnType<string | null, never, string | null>;
     created_at: Stamp;
     updated_at: Stamp;
-    woken_at: ColumnType<string | null, never, never>;
+    looked_at: ColumnType<string | null, never, never>;
   };
   webhook_deliveries: Owner & {
     id: Fixed<Id<"webhook_delivery">>;

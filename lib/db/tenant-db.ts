@@ -317,25 +317,18 @@ export class TenantDb {
   call<O>(
     name:
       | "bring_in"
+      | "decide_device"
       | "end_sign_ins"
+      | "end_sso"
       | "family_user"
+      | "note_sso_attempt"
       | "number_events"
       | "rotate_token"
       | "set_password"
       | "sign_in"
-      | "sign_in"
-      | "sign_in_granted"
       | "sign_in_as_kept"
-      | "decide_device"
-      | "end_sign_ins"
-      | "sign_in"
-      | "end_sign_ins"
+      | "sign_in_granted"
       | "take_sso"
-      | "end_sso"
-      | "note_sso_attempt"
-      | "rotate_token"
-      | "family_user"
-      | "number_events"
       | "webhooks_of",
     args: unknown[],
     columns = "*",

@@ -203,6 +203,7 @@ async function taking(
             bring: hex(await mac(env.ROOT_SECRETS, bring, "door")),
           },
           ...{ user: newId("user"), identity: newId("sso_identity"), entry: newId("activity_feed_entry") },
+          events: [newId("event"), newId("event")],
           parked: { method: row.provider, session_ends, details: { connection: row.id, ...details } },
         }),
       ]),

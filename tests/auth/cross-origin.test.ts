@@ -10,6 +10,8 @@ const FORMS: Record<string, Record<string, string>> = {
   "/login/:app": { form: "x", email: "ann@initech.example" },
   "/login/:app/:slug": { form: "x", email: "ann@initech.example" },
   "/login/:app/:sandbox/:slug": { form: "x", email: "ann@initech.example" },
+  "/developer/login/:app": { form: "x", email: "eve@agency.example" },
+  "/developer/logout": { form: "x" },
   "/invitation": { form: "x", key: "x" },
   "/logout": { form: "x" },
   "/oauth/authorize": { form: "x", decision: "approved" },

@@ -386,6 +386,28 @@ describe("who it is", () => {
     expect((await me(browser)).body).toMatchObject({ id: user.id, org: org.id, org_role: "admin", name: "Ada" });
   });
 
+  it("comes in where it was invited, with the role of its invitation, which is over then; never as an owner", async () => {
+    const app = await anApp();
+    const org = await anOrg(app, { auto_provision: false });
+    const invitations = org.at.replace(/sso$/, "invitations");
+    const email = `ada@${org.domain}`;
+    const invite = (role: string) => app.asDeveloper("POST", invitations, { email, role });
+    const { id } = await must(invite("owner"), 201);
+    expect((await login(org)).status).toBe(400);
+    await must(app.asDeveloper("DELETE", `${invitations}/${id}`), 204);
+    await must(invite("admin"), 201);
+    const { browser } = await login(org);
+    const { body } = await me(browser);
+    expect(body).toMatchObject({ email, org_role: "admin" });
+    const left = async () => (await must(app.asDeveloper("GET", invitations), 200)).data;
+    await expect.poll(left).toEqual([]);
+    const told = async () =>
+      (await must(app.asDeveloper("GET", `/api/v1/events?org=${body.org}`), 200)).data.map(
+        ({ event_name }: any) => event_name,
+      );
+    await expect.poll(told).toEqual(expect.arrayContaining(["user.created", "invitation.accepted"]));
+  });
+
   it("is nobody without an org who was deactivated", async () => {
     const app = await anApp();
     const org = await anOrg(app);

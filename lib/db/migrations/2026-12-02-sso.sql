@@ -62,6 +62,7 @@ declare
   known boolean;
   brought boolean;
   mapped text;
+  invited text;
 begin
   select * into c from data.sso_connections s
    where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = said ->> 'connection' for update;
@@ -89,11 +90,14 @@ begin
     if not known then
       select p.* into u from data.users p
        where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.email_key = said ->> 'email' and p.ended_at is null;
+      -- No provider makes an owner, whoever was invited as one.
+      select i.role into invited from data.org_invitations i where i.app_id = app and i.sandbox_id = sandbox and i.org_id = org
+        and i.email_key = said ->> 'email' and i.expires_at > now() and i.role <> 'owner';
       refusal := case
         when said ->> 'email' is null then 'no_email'
         when said ->> 'email_verified' = 'false' then 'unverified_email'
         when (said ->> 'public_mail')::boolean or not app.vouches(app, sandbox, org, split_part(said ->> 'email', '@', 2)) then 'foreign_domain'
-        when u.id is null and not (c.auto_provision or c.jit_provisioning) then 'unknown_person'
+        when u.id is null and invited is null and not (c.auto_provision or c.jit_provisioning) then 'unknown_person'
         when u.deactivated_at is not null then 'deactivated'
         when u.is_system_user then 'system_user'
         when u.id is not null and exists (select from data.sso_identities i where i.app_id = app and i.sandbox_id = sandbox
@@ -108,12 +112,13 @@ begin
   if refusal is null and u.id is null then
     -- Who has the address and is in no org comes in as they are; of one who is in another, nothing is seen.
     perform app.bring_in(app, sandbox, org, 'sso', said ->> 'email', decode(said ->> 'bring', 'hex'));
-    update data.users p set role = mapped, name = coalesce(p.name, said ->> 'name'), updated_at = now()
+    update data.users p set role = coalesce(invited, mapped), name = coalesce(p.name, said ->> 'name'), updated_at = now()
      where p.app_id = app and p.sandbox_id = sandbox and p.org_id = org and p.email_key = said ->> 'email' returning * into u;
     brought := found;
     if not brought then
       insert into data.users (app_id, sandbox_id, org_id, id, email, name, role, role_source)
-        values (app, sandbox, org, said ->> 'user', said ->> 'email', said ->> 'name', mapped, 'sso')
+        values (app, sandbox, org, said ->> 'user', said ->> 'email', said ->> 'name', coalesce(invited, mapped),
+          case when invited is null then 'sso' else 'manual' end)
         on conflict do nothing returning * into u;
       if not found then refusal := 'address_taken'; end if;
     end if;
@@ -121,6 +126,15 @@ begin
       select app, sandbox, org, said ->> 'entry', case when brought then 'user.updated' else 'user.created' end,
         case when brought then 'User brought in: ' else 'User created: ' end || coalesce(u.name, u.id), u.id,
         array['user:' || u.id], jsonb_build_object('actor', null, 'sso', c.id) where refusal is null;
+    insert into data.events (app_id, sandbox_id, org_id, id, name, payload, user_id, readers, causes)
+      select app, sandbox, org, said #>> '{events,0}', case when brought then 'user.updated' else 'user.created' end,
+        jsonb_build_object('id', u.id), u.id, array['user:' || u.id], '{}' where refusal is null;
+    with accepted as (
+      delete from data.org_invitations i where i.app_id = app and i.sandbox_id = sandbox and i.org_id = org
+        and i.email_key = said ->> 'email' and refusal is null returning i.id)
+    insert into data.events (app_id, sandbox_id, org_id, id, name, payload, user_id, readers, causes)
+      select app, sandbox, org, said #>> '{events,1}', 'invitation.accepted', jsonb_build_object('id', a.id), u.id, '{}', '{}'
+        from accepted a;
   elsif refusal is null and c.jit_provisioning then
     update data.users p set name = coalesce(said ->> 'name', p.name), updated_at = now(),
       role = case when p.role_source = 'sso' and p.role <> 'owner' then mapped else p.role end
