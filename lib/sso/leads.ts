@@ -1,4 +1,9 @@
-import { problemResponse, withSpec } from "../http/spec.ts";
+import { withSpec } from "../http/spec.ts";
+
+const aPage = (description: string) => ({
+  description,
+  content: { "text/html": { schema: { type: "string" as const } } },
+});
 
 /** What such a route answers: a redirect, or its own content, or either; a page where it came to nothing. */
 export const leads = (type?: string, redirects = type === undefined) =>
@@ -6,12 +11,9 @@ export const leads = (type?: string, redirects = type === undefined) =>
     responses: {
       ...(type && { 200: { description: "OK", content: { [type]: { schema: { type: "string" } } } } }),
       ...(redirects && { 303: { description: "See Other" } }),
-      400: {
-        description: "A page that says that it came to nothing",
-        content: { "text/html": { schema: { type: "string" } } },
-      },
-      403: problemResponse("The org is suspended"),
-      404: problemResponse("The org has no SSO"),
+      400: aPage("A page that says that it came to nothing"),
+      403: aPage("A page: the org is suspended"),
+      404: aPage("A page: the org has no SSO"),
     },
   });
 
@@ -32,7 +34,7 @@ export const heard = withSpec((async (_: unknown, next: () => Promise<void>) => 
         },
       },
     },
-    403: problemResponse("The org is suspended"),
-    404: problemResponse("The org has no SSO"),
+    403: aPage("A page: the org is suspended"),
+    404: aPage("A page: the org has no SSO"),
   },
 });

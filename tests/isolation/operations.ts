@@ -125,6 +125,8 @@ const NOT_READY: Record<string, number> = {
   "GET /sso/{app}/{sandbox}/{org}/slo": 400,
   "POST /sso/{app}/{sandbox}/{org}/slo": 400,
   "POST /sso/{app}/{sandbox}/{org}/backchannel": 400,
+  // It leads to the org's page.
+  "GET /sso/{app}/{sandbox}/{org}/logout": 200,
   // Without a session's cookie nobody says that a page of ours sent it.
   "POST /sso/{app}/{sandbox}/{org}/logout": 403,
   // 200 is Slack's challenge alone.
