@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- hostile [part of an attack's name]`: what the others feel while one sends the worst that is known, in a loop. The others are
- * another org's GET of an agent over one connection. Right before each attack its 99th percentile is taken twice: quiet,
- * and beside as many connections of the attacker's that ask for something harmless. The attack is held against the
+ * `npm run bench -- hostile [part of an attack's name]`: what the others feel while one sends the worst that is known, in a
+ * loop. The others are another org's GET of an agent over one connection. Right before each attack its 99th percentile is
+ * taken twice, three times over: quiet, and beside as many connections of the attacker's that ask for something harmless. The attack is held against the
  * second: load, Postgres, its endpoint and all Workers share this machine's processors (and all Workers one thread of
  * workerd), so whoever asks at all costs the others some time. What an attack costs is what it adds to that.
  */
@@ -20,6 +20,8 @@ import { load, print, quantile } from "./turns.ts";
 
 const SECONDS = 4;
 const AIM = 3;
+/** Of so many rounds the middle one counts: a machine that stumbles once says nothing of an attack. */
+const ROUNDS = 3;
 /** An attack is over when the others' median is again so near to what it was, or after so many looks. */
 const SETTLED = 2;
 const LOOKS = 20;
@@ -30,8 +32,8 @@ const GENERATED = 200;
 /** Of those, how many are checked by themselves, in Node: see tests/lib/http/bodies.test.ts. */
 const CHECKED = 10_000;
 
-/** `statuses`: what it must be answered, or else it isn't the attack that its name says. */
-type Attack = { name: string; connections: number; requests: Request[]; statuses: RegExp };
+/** `statuses`: what it must be answered, or else it isn't the attack that its name says; `once`: it can't be sent again. */
+type Attack = { name: string; connections: number; requests: Request[]; statuses: RegExp; once?: true };
 
 const list = (n: number, item: string) => `[${Array(n).fill(item)}]`;
 const post = (path: string, token: string, body: string): Request => ({
@@ -203,6 +205,7 @@ async function attacksOn(system: Product, entry: string): Promise<Attack[]> {
     },
     {
       name: `deletes of orgs of ${AGENTS / 10} agents`,
+      once: true,
       statuses: /20\d/,
       connections: 2,
       requests: doomed.map((org) => ({
@@ -266,24 +269,26 @@ export async function benchHostile(cleanup: Cleanup, url: string, only = ""): Pr
   await load(victims, victim);
   const usual = p(await load(victims, victim), 0.5);
   const rows = [["attack", "its statuses", "quiet p99 ms", "harmless", "attacked", "of quiet", "of harmless", ""]];
-  for (const { name, connections, requests, statuses } of attacks) {
-    await settle(usual);
-    const quiet = await load(victims, victim);
-    const floor = await beside(harmless, connections);
-    const attacked = await beside(requests, connections);
-    const failures = Object.entries(attacked.felt.statuses).filter(([status]) => status !== "200");
-    const [a, b, c] = [quiet, floor.felt, attacked.felt].map((measured) => p(measured, 0.99)) as [
-      number,
-      number,
-      number,
-    ];
+  for (const { name, connections, requests, statuses, once } of attacks) {
+    const rounds = [];
+    const failures: [string, number][] = [];
+    for (let i = 0; i < (once ? 1 : ROUNDS); i++) {
+      await settle(usual);
+      const quiet = await load(victims, victim);
+      const floor = await beside(harmless, connections);
+      const { felt, statuses: answers } = await beside(requests, connections);
+      failures.push(...Object.entries(felt.statuses).filter(([status]) => status !== "200"));
+      const [a, b, c] = [quiet, floor.felt, felt].map((measured) => p(measured, 0.99)) as [number, number, number];
+      rounds.push({ a, b, c, answers, share: c / Math.max(a, b) });
+    }
+    const { a, b, c, answers } = rounds.sort((one, other) => one.share - other.share)[(rounds.length - 1) / 2]!;
     const verdicts = [
       c < AIM * Math.max(a, b) ? "" : "MISSED",
       failures.length ? `others were refused: ${told(Object.fromEntries(failures))}` : "",
-      statuses.test(attacked.statuses) ? "" : "not the attack that it should be",
+      rounds.every((round) => statuses.test(round.answers)) ? "" : "not the attack that it should be",
     ];
     const figures = [a, b, c, c / a, c / b].map((figure) => figure.toFixed(1));
-    rows.push([name, attacked.statuses, ...figures, verdicts.filter(Boolean).join("; ") || "met"]);
+    rows.push([name, answers, ...figures, verdicts.filter(Boolean).join("; ") || "met"]);
     console.log(`${rows.length - 1} of ${attacks.length}: ${rows.at(-1)!.join(", ")}`);
   }
   print(rows);

@@ -66,8 +66,8 @@ export async function readCertificate(text: string): Promise<Certificate> {
   const certificate = read(der);
   if (!certificate) throw new Refused("It is not an X.509 certificate with an RSA or a P-256 key.");
   const fingerprint = hex(new Uint8Array(await crypto.subtle.digest("SHA-256", der)));
-  await importKey(certificate, "SHA-256");
   const found = { ...certificate, fingerprint };
+  await importKey(found, "SHA-256");
   if (known.size >= MOST_KNOWN) known.clear();
   known.set(text, found);
   return found;
@@ -93,8 +93,16 @@ function read(der: Bytes): Omit<Certificate, "fingerprint"> | null {
   }
 }
 
+/** Keys are imported once for a certificate that is remembered. */
+const imported = new WeakMap<object, Map<string, CryptoKey>>();
+
 /** The key of a certificate, to verify with. */
-export async function importKey({ spki, type }: Pick<Certificate, "spki" | "type">, hash: string): Promise<CryptoKey> {
+export async function importKey(certificate: Pick<Certificate, "spki" | "type">, hash: string): Promise<CryptoKey> {
+  const keys = imported.get(certificate) ?? new Map<string, CryptoKey>();
+  imported.set(certificate, keys);
+  const before = keys.get(hash);
+  if (before) return before;
+  const { spki, type } = certificate;
   const algorithm = type === "RSA" ? { name: "RSASSA-PKCS1-v1_5", hash } : { name: "ECDSA", namedCurve: "P-256" };
   const key = await crypto.subtle.importKey("spki", spki, algorithm, false, ["verify"]).catch(() => {
     throw new Refused("The certificate's key can't be read.");
@@ -102,6 +110,7 @@ export async function importKey({ spki, type }: Pick<Certificate, "spki" | "type
   if (type === "RSA" && (key.algorithm as { modulusLength: number }).modulusLength < MIN_RSA_BITS) {
     throw new Refused(`The certificate's RSA key is shorter than ${MIN_RSA_BITS} bits.`);
   }
+  keys.set(hash, key);
   return key;
 }
 
