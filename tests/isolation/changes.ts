@@ -18,8 +18,9 @@ export async function watch(database: Database): Promise<() => Promise<Change[]>
     create table watch.changes (n bigint generated always as identity, "table" text, was jsonb, "is" jsonb);
     create function watch.note() returns trigger language plpgsql security definer set search_path = '' as $$
     declare
-      -- When a credential was last used is written after the answer, and is no secret; so is what number an event has.
-      told text[] := array['last_used_at'] || case tg_table_name when 'events' then 'sequence' end
+      -- When a credential was last used is written after the answer, and is no secret; so is what number an event has, and
+      -- when the sweep last looked at a webhook endpoint.
+      told text[] := array['last_used_at', 'looked_at'] || case tg_table_name when 'events' then 'sequence' end
         -- A browser's use keeps its sign-in alive.
         || case tg_table_name when 'token_families' then 'expires_at' end;
       was jsonb := to_jsonb(old) - told;
