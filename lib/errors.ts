@@ -88,6 +88,10 @@ export const conflict = (field: string) =>
 /** 409 that is not about one field's value. */
 export const refused = (code: string, message: string) => new ApiError(409, code, message);
 
+/** 429: it may be asked again in so many seconds (RFC 6585 §4). */
+export const tooMany = (wait: number, message: string, code = "too_many_requests") =>
+  new ApiError(429, code, message, [], { "Retry-After": String(wait) });
+
 /** 410: what follows is kept no longer, so that to go on would be to leave something out. */
 export const eventsExpired = () =>
   new ApiError(

@@ -310,9 +310,9 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
       values ('${app.id}', '-', '${newId("key")}', 'secret', '${live}', 'hint')`);
     const [, ...found] = await tryAll(attacker, [key(live), ...tables.map((table) => `select * from data.${table}`)]);
     // In no sandbox is this key; what lives in one alone, it finds there.
-    const [{ sandbox_id }] = (await database.query("select sandbox_id from data.sandboxes where app_id = $1", [
-      app.id,
-    ])) as any;
+    const inApp = "select sandbox_id from data.sandboxes where app_id = $1";
+    const [sandbox] = await database.query<{ sandbox_id: string }>(inApp, [app.id]);
+    const { sandbox_id } = sandbox!;
     const [, , mails] = await tryAll(attacker, [
       key(live),
       call("within", sandbox_id, "*"),

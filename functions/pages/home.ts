@@ -1,7 +1,8 @@
 /** Where somebody stands who has signed in, or out: the login page of the org, which is the address of both. */
 import type { Context } from "hono";
 import { giveSession } from "../../lib/auth/sessions.ts";
-import { NONE, type None } from "../../lib/db/schema.ts";
+import { loginPath } from "../../lib/auth/visitors.ts";
+import type { None } from "../../lib/db/schema.ts";
 import type { Env } from "../../lib/http/router.ts";
 import type { Id } from "../../lib/ids.ts";
 import type { SignedIn } from "../../lib/sign-ins/queries.ts";
@@ -9,9 +10,7 @@ import type { SignedIn } from "../../lib/sign-ins/queries.ts";
 export type Page = Context<Env>;
 export type Here = { app: Id<"app">; sandbox: Id<"sandbox"> | None; slug: string };
 
-/** The address of an org's login page; without a slug, of its app's. */
-export const pathOf = ({ app, sandbox, slug }: Here) =>
-  ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), ...(slug ? [slug] : [])].join("/");
+export const pathOf = (here: Here) => loginPath(here, here.slug);
 
 export const homeOf = (user: Pick<SignedIn["user"], "app_id" | "sandbox_id" | "org_slug">) =>
   pathOf({ app: user.app_id, sandbox: user.sandbox_id, slug: user.org_slug ?? "" });

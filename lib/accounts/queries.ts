@@ -9,7 +9,7 @@ import { NONE } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { domainOf, isPublicMail } from "../domains/public-mail.ts";
 import { listOf } from "../env.ts";
-import { ApiError, badRequest, forbidden, notFound, unprocessable } from "../errors.ts";
+import { ApiError, badRequest, forbidden, notFound, tooMany, unprocessable } from "../errors.ts";
 import { wakeDispatcher } from "../events/remote.ts";
 import { type Id, newId } from "../ids.ts";
 import { mustSendMail, sendMail } from "../mail/send.ts";
@@ -24,9 +24,6 @@ const LINK = "lnk";
 
 /** Whether who asks means to register: only then, also then, or never. */
 export type Registering = { register: "must" | "may"; profile: Profile } | null;
-
-export const tooMany = (wait: number, message: string) =>
-  new ApiError(429, "too_many_requests", message, [], { "Retry-After": String(wait) });
 
 const REFUSALS: Record<string, () => ApiError> = {
   redirect_uri: () => badRequest("redirect_uri", "The host of redirect_uri is not among the app's redirect_hosts."),

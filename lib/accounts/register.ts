@@ -3,9 +3,9 @@ import type { Asked } from "../auth/allow.ts";
 import { hashesOf, newWorking } from "../auth/passwords.ts";
 import { hex } from "../auth/secrets.ts";
 import { countedBy, ipOf, openVisitor, type Visitor } from "../auth/visitors.ts";
-import { ApiError, badRequest, forbidden, refused } from "../errors.ts";
+import { ApiError, badRequest, forbidden, refused, tooMany } from "../errors.ts";
 import { acceptInvitation, mustUseProvider } from "../invitations/queries.ts";
-import { askForCode, type Entered, enter, idsToBe, tooMany } from "./queries.ts";
+import { askForCode, type Entered, enter, idsToBe } from "./queries.ts";
 import type { Register } from "./schema.ts";
 
 const taken = () => refused("taken", "There is an account with this address. Sign in instead.");

@@ -4,7 +4,7 @@
  */
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
-import { ApiError } from "../errors.ts";
+import { tooMany } from "../errors.ts";
 import type { Env } from "../http/router.ts";
 import { problemResponse, withSpec } from "../http/spec.ts";
 import { parseRefreshToken } from "./refresh.ts";
@@ -31,8 +31,7 @@ export const limited = (what: string, ...limits: Limit[]) =>
         return (await c.env[`PER_MINUTE_${most}`]?.limit({ key }))?.success ?? true;
       });
       if ((await Promise.all(within)).includes(false)) {
-        const message = "This was asked too often from here. Try again in a minute.";
-        throw new ApiError(429, "too_many_requests", message, [], { "Retry-After": "60" });
+        throw tooMany(60, "This was asked too often from here. Try again in a minute.");
       }
       await next();
     }),

@@ -98,9 +98,9 @@ export async function showLogin(c: Asked, { app, sandbox }: Omit<Visitor, "besid
   return (result!.rows[0] as { place: { app: string; org: string | null } | null }).place;
 }
 
-/** The address of an org's login page, below the base URL. */
+/** The address of an org's login page, below the base URL; without a slug, of its app's. */
 export const loginPath = ({ app, sandbox }: Omit<Visitor, "beside">, slug: string) =>
-  ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), slug].join("/");
+  ["/login", app, ...(sandbox === NONE ? [] : [sandbox]), ...(slug ? [slug] : [])].join("/");
 
 /** The org whose provider signs in the people of an address's domain. Null: none does. */
 export async function ssoOf(c: Asked, { app, sandbox }: Omit<Visitor, "beside">, domain: string) {

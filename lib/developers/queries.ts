@@ -7,7 +7,7 @@ import { countedBy, ipOf } from "../auth/visitors.ts";
 import { connect } from "../db/neon.ts";
 import { NONE } from "../db/schema.ts";
 import { type Door, TenantDb } from "../db/tenant-db.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { ApiError, notFound, tooMany } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import { mustSendMail, sendMail } from "../mail/send.ts";
 import { newUserCode, readUserCode, showUserCode } from "../oauth/device.ts";
@@ -66,7 +66,7 @@ export async function askForCode(c: Asked, app: Id<"app">, email: string): Promi
   );
   if ("wait" in asked!) {
     const many = "Too many mails were asked for, to this address or from here. Try again later.";
-    throw new ApiError(429, "too_many_requests", many, [], { "Retry-After": String(asked.wait) });
+    throw tooMany(asked.wait, many);
   }
   const { app_name, known } = asked!;
   c.executionCtx.waitUntil(sendMail(c.env, place, developerMail(email, app_name, known ? showUserCode(code) : null)));

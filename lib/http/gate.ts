@@ -1,6 +1,6 @@
 /** How much of what is dear one org may have going on at once in an isolate, so that the others are answered. */
 import type { Allowed, Asked, Credential } from "../auth/allow.ts";
-import { ApiError } from "../errors.ts";
+import { tooMany } from "../errors.ts";
 
 type Waiter = { until: number; admit: () => void };
 /** What holds a place, each until when, and who waits for one, in order. */
@@ -60,7 +60,7 @@ export class Gate {
 
   async #wait(line: Line, place: { until: number }, signal?: AbortSignal): Promise<void> {
     const { waiters, wait_ms, lease_ms } = this.#bounds;
-    if (line.waiting.length >= waiters) throw tooMany();
+    if (line.waiting.length >= waiters) throw tooManyAtOnce();
     let timer: ReturnType<typeof setTimeout> | undefined;
     let leave = () => {};
     const admitted = await new Promise<boolean>((answer) => {
@@ -83,7 +83,7 @@ export class Gate {
     });
     clearTimeout(timer);
     signal?.removeEventListener("abort", leave);
-    if (!admitted) throw tooMany();
+    if (!admitted) throw tooManyAtOnce();
   }
 
   #admit(line: Line) {
@@ -97,13 +97,11 @@ export class Gate {
   }
 }
 
-const tooMany = () =>
-  new ApiError(
-    429,
-    "too_many_at_once",
+const tooManyAtOnce = () =>
+  tooMany(
+    1,
     "Too much of this is going on at once for this org. Try again when some of it is done.",
-    [],
-    { "Retry-After": "1" },
+    "too_many_at_once",
   );
 
 export const searches = new Gate({ most: 8 });

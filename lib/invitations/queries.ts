@@ -7,7 +7,7 @@ import { hex, mac } from "../auth/secrets.ts";
 import type { None, Role } from "../db/schema.ts";
 import { mustHold, type Statement } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { ApiError, forbidden, notFound, refused } from "../errors.ts";
+import { forbidden, notFound, refused, tooMany } from "../errors.ts";
 import { type Id, newId } from "../ids.ts";
 import type { Mail } from "../mail/send.ts";
 import { behindOrg } from "../orgs/queries.ts";
@@ -121,7 +121,7 @@ export async function resendInvitation(db: TenantDb, org: Id<"org">, id: Invitat
   });
   if (sent[0]) return { row: sent[0], mail: mailOf(sent[0]) };
   if (!there.length) throw notFound("invitation");
-  throw new ApiError(429, "too_many_mails", "An invitation is mailed once a minute.", [], { "Retry-After": "60" });
+  throw tooMany(60, "An invitation is mailed once a minute.", "too_many_mails");
 }
 
 /** Takes an invitation back: none of its keys works any more. */

@@ -68,10 +68,11 @@ it.each([
           ...(await ask(route, { ...from, Cookie: "__Host-agentry=x" })),
         });
     }
-    const asked = await (await fetch(`${system.base}/openapi.json`)).json();
-    const guarded = Object.entries((asked as any).paths).flatMap(([path, item]: [string, any]) =>
+    type Paths = Record<string, Record<string, { security?: object[] }>>;
+    const { paths } = (await (await fetch(`${system.base}/openapi.json`)).json()) as { paths: Paths };
+    const guarded = Object.entries(paths).flatMap(([path, item]) =>
       Object.entries(item)
-        .filter(([, { security = [] }]: [string, any]) => security.some((one: object) => "session" in one))
+        .filter(([, { security = [] }]) => security.some((one) => "session" in one))
         .map(([verb]) => `${verb.toUpperCase()} ${path.replace(/\{(\w+)\}/g, ":$1")}`),
     );
     expect(guarded.length).toBeGreaterThan(100);

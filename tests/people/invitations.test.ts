@@ -259,7 +259,7 @@ describe("the page of an invitation", () => {
     const shown = await open(path);
     const { fields } = formOf(shown);
     expect((await submit(shown, {}, 0, { "Sec-Fetch-Site": "cross-site" })).status).toBe(403);
-    expect((await send("/invitation", { ...(fields as any), form: `${"A".repeat(43)}=` })).status).toBe(403);
+    expect((await send("/invitation", { ...fields, form: `${"A".repeat(43)}=` })).status).toBe(403);
     await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { status: "suspended" }), 200);
     expect((await submit(shown)).status).toBe(403);
     await must(asDeveloper("PATCH", `${at}/orgs/${acme}`, { status: "active" }), 200);

@@ -408,6 +408,16 @@ describe("who it is", () => {
     await expect.poll(told).toEqual(expect.arrayContaining(["user.created", "invitation.accepted"]));
   });
 
+  it("uses up no owner's invitation by coming in as a member", async () => {
+    const app = await anApp();
+    const org = await anOrg(app);
+    const invitations = org.at.replace(/sso$/, "invitations");
+    const email = `ada@${org.domain}`;
+    const { id } = await must(app.asDeveloper("POST", invitations, { email, role: "owner" }), 201);
+    expect((await me((await login(org)).browser)).body).toMatchObject({ email, org_role: "member" });
+    expect(await must(app.asDeveloper("GET", invitations), 200)).toMatchObject({ data: [{ id }] });
+  });
+
   it("is nobody without an org who was deactivated", async () => {
     const app = await anApp();
     const org = await anOrg(app);
@@ -464,7 +474,10 @@ describe("who it is", () => {
 
 describe("the feed", () => {
   const told = async (call: Call) =>
-    (await must(call("GET", "/api/v1/activity_feed?kind[]=sign_in.refused"), 200)).data as any[];
+    (await must(call("GET", "/api/v1/activity_feed?kind[]=sign_in.refused"), 200)).data as {
+      metadata: Record<string, unknown>;
+      user: string | null;
+    }[];
 
   it("tells of refusals once a minute a subject, with how many they were: the admins, and the person", async () => {
     const app = await anApp();

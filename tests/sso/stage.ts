@@ -33,5 +33,8 @@ export async function signOut({ ask }: Browser, home: string, fields?: Record<st
 
 export async function me({ ask }: Browser) {
   const response = await ask("/api/v1/users/me", { headers: { "Sec-Fetch-Site": "same-origin" } });
-  return { status: response.status, body: (await response.json()) as any };
+  return {
+    status: response.status,
+    body: (await response.json()) as Record<string, unknown> & { id: string; org: string },
+  };
 }

@@ -131,7 +131,7 @@ begin
         jsonb_build_object('id', u.id), u.id, array['user:' || u.id], '{}' where refusal is null;
     with accepted as (
       delete from data.org_invitations i where i.app_id = app and i.sandbox_id = sandbox and i.org_id = org
-        and i.email_key = said ->> 'email' and refusal is null returning i.id)
+        and i.email_key = said ->> 'email' and invited is not null and refusal is null returning i.id)
     insert into data.events (app_id, sandbox_id, org_id, id, name, payload, user_id, readers, causes)
       select app, sandbox, org, said #>> '{events,1}', 'invitation.accepted', jsonb_build_object('id', a.id), u.id, '{}', '{}'
         from accepted a;
