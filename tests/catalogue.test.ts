@@ -241,7 +241,7 @@ const DEFINERS: Record<string, string> = {
   free_domain: "a trigger: takes a domain from an org that nobody finds any more",
   free_email: "a trigger: takes an address from a row that nobody finds any more",
   free_lookup_key: "a trigger: takes a lookup_key from a row that nobody finds any more",
-  has_webhooks: "says whether the app of the proven tenant has webhook endpoints of its own, and no more",
+  is_heard: "says whether anybody listens in a place of the proven tenant, beside the app's own endpoints, and no more",
   leave_computers: "a trigger: notes which computers are to be ended",
   leave_objects: "a trigger: notes which objects have lost their row",
   leave_runs: "a trigger: notes which runs an agent's object is to forget",

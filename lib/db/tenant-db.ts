@@ -506,21 +506,8 @@ export class TenantDb {
 
   /** Of a statement that has written into `event`: where somebody listens to it. Taken off the row by `#heard`. */
   get #heardIn(): Expression<unknown> {
-    return sql`(select e.org_id from event e where ${this.#listening(sql`e.org_id`)} limit 1) as heard_in`;
-  }
-
-  /** Whether anybody reacts to the events of a place, who would have to be woken. */
-  #listening(org: Expression<unknown>): Expression<boolean> {
     const { app, sandbox } = this.tenant;
-    return sql`exists (select from data.agent_routines r where r.app_id = ${app} and r.sandbox_id = ${sandbox}
-      and r.org_id = ${org} and r.status = 'active' and coalesce(r.event_type, r.event_config::text) is not null)
-      or exists (select from data.automations a where a.app_id = ${app} and a.sandbox_id = ${sandbox}
-        and a.org_id = ${org} and a.status = 'active' and a.automation_type = 'trigger')
-      or exists (select from data.event_subscriptions s where s.app_id = ${app} and s.sandbox_id = ${sandbox}
-        and s.org_id = ${org} and s.status = 'active')
-      or exists (select from data.webhook_endpoints h where h.app_id = ${app} and h.sandbox_id = ${sandbox}
-        and h.org_id = ${org} and h.status = 'enabled') or app.has_webhooks()
-      or exists (select from data.event_waits w where w.app_id = ${app} and w.sandbox_id = ${sandbox} and w.org_id = ${org})`;
+    return sql`(select e.org_id from event e where app.is_heard(${app}, ${sandbox}, e.org_id) limit 1) as heard_in`;
   }
 
   /** A statement that the verbs have no word for, of parts that they made. */

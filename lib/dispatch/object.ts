@@ -8,27 +8,40 @@ import { admitRuns, startRuns } from "../runs/start.ts";
 import { tellWaits } from "../runs/waits.ts";
 import { endpointOf } from "../webhooks/remote.ts";
 import { isNamed } from "../webhooks/rules.ts";
-import { nextPage, number } from "./queries.ts";
+import { nextPage, number, PAGE, passed } from "./queries.ts";
+
+/** What was told may let a run begin, as when an org isn't suspended any more: that is looked at so much later, once for all. */
+const ADMIT_SOON_MS = 1_000;
 
 export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
-  async wake(): Promise<void> {
+  /** When it looks for runs that may begin. */
+  #admitsAt = Number.POSITIVE_INFINITY;
+
+  async wake(admits: boolean): Promise<void> {
     this.due("dispatch", Date.now());
     // By a name of its own: whoever was invoked waits for no page.
-    this.due("admit", Date.now());
+    this.#admitBy(admits ? Date.now() : Date.now() + ADMIT_SOON_MS);
   }
 
   async number(): Promise<void> {
     while ((await number(this.db)) === MOST_NUMBERED);
-    await this.wake();
+    await this.wake(false);
   }
 
   protected override async whenDue(name: string): Promise<void> {
     if (name === "dispatch") {
-      if (await this.#handOn()) this.due("admit", Date.now());
+      if (await this.#handOn()) this.#admitBy(Date.now());
       return;
     }
+    this.#admitsAt = Number.POSITIVE_INFINITY;
     const again = await admitRuns(this.db, this.env, () => this.orgStatus !== "suspended");
-    if (again !== null) this.due("admit", again);
+    if (again !== null) this.#admitBy(again);
+  }
+
+  #admitBy(at: number): void {
+    if (at >= this.#admitsAt) return;
+    this.#admitsAt = at;
+    this.due("admit", at);
   }
 
   /**
@@ -60,7 +73,12 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
         await Promise.all([starting, waiting, ...deliveries, ...webhooks]);
         made = (await starting) || made;
         through = last.sequence!;
-      } else if (numbered < MOST_NUMBERED) return made;
+      }
+      if (events.length < PAGE && numbered < MOST_NUMBERED) {
+        // What is committed from here on wakes it anew.
+        if (last) await passed(this.db, through).execute();
+        return made;
+      }
     }
   }
 }

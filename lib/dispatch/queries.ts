@@ -6,10 +6,14 @@ import { waitingFor } from "../runs/waits.ts";
 import type { Listening } from "../webhooks/queries.ts";
 
 /** So many are handed on together: of the longest they make 5 MB. */
-const PAGE = 100;
+export const PAGE = 100;
 
 /** Numbers some of the place's events, and answers how many. */
 export const number = async (db: TenantDb): Promise<number> => (await db.batch({ n: numbers(db) })).n[0]!.n;
+
+/** Moves the cursor past what everybody has. */
+export const passed = (db: TenantDb, through: number) =>
+  db.updateTable("event_heads").set({ delivered: through }).where("delivered", "<", through);
 
 /**
  * Moves the cursor past what everybody has, numbers what is new, and answers the page behind the cursor with who hears it.
@@ -23,7 +27,7 @@ export async function nextPage(db: TenantDb, through: number, mac: Uint8Array) {
     .orderBy("sequence")
     .limit(PAGE);
   const { numbered, ...page } = await db.batch({
-    moved: db.updateTable("event_heads").set({ delivered: through }).where("delivered", "<", through),
+    moved: passed(db, through),
     numbered: numbers(db),
     events: events.selectAll(),
     subscriptions: listening(db, events),

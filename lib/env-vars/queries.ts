@@ -34,9 +34,12 @@ export function getEnvVar(db: TenantDb, id: EnvVarId) {
     .executeTakeFirstOrThrow(() => notFound("agent_env_var"));
 }
 
-/** All of an agent's env vars with their values, for the agent's own work: opened in memory, and to be kept nowhere. */
-export async function readSecrets(db: TenantDb, roots: string, agent: Id<"agent">): Promise<Record<string, string>> {
-  const rows = await db.selectFrom("agent_env_vars").selectAll().where("agent_id", "=", agent).execute();
+/** All of an agent's env vars, sealed. */
+export const sealedOf = (db: TenantDb, agent: Id<"agent">) =>
+  db.selectFrom("agent_env_vars").selectAll().where("agent_id", "=", agent);
+
+/** The values of env vars by their keys, for their agent's own work: opened in memory, and to be kept nowhere. */
+export async function openSecrets(roots: string, rows: Row<"agent_env_vars">[]): Promise<Record<string, string>> {
   const opened = rows.map(async (row): Promise<[string, string]> => {
     const slot = { table: "agent_env_vars", app: row.app_id, sandbox: row.sandbox_id, id: row.id } as const;
     const place = sealedTables.agent_env_vars.map((column) => row[column]);
@@ -45,6 +48,10 @@ export async function readSecrets(db: TenantDb, roots: string, agent: Id<"agent"
   });
   return Object.fromEntries(await Promise.all(opened));
 }
+
+/** All of an agent's env vars with their values, as `openSecrets` gives them. */
+export const readSecrets = async (db: TenantDb, roots: string, agent: Id<"agent">): Promise<Record<string, string>> =>
+  openSecrets(roots, await sealedOf(db, agent).execute());
 
 /** Keeps a secret of an agent. 422 on a key that the agent already has. */
 export async function createEnvVar(

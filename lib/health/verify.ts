@@ -2,7 +2,6 @@
 import { sql } from "kysely";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
-import { readSecrets } from "../env-vars/queries.ts";
 import type { Id } from "../ids.ts";
 import type { OfferedTool, Outbound, PinnedAgent } from "../tools/calls.ts";
 import { pinAgent, Toolbox } from "../tools/toolbox.ts";
@@ -20,15 +19,15 @@ export async function verdictOf(
   { db, env, place }: { db: TenantDb; env: Bindings; place: { app: string; org: string | null } },
   action: HealthActionRow,
 ): Promise<Verdict> {
-  const pinned = await pinAgent(db, action.agent_id);
+  const pinned = await pinAgent(db, env.ROOT_SECRETS, action.agent_id);
   if (!pinned) return { crashed: "its agent is gone" };
-  const secrets = await readSecrets(db, env.ROOT_SECRETS, action.agent_id);
-  const toolbox = new Toolbox(pinned, { db, env, user: null, secrets: () => secrets, place });
+  const { agent, secrets } = pinned;
+  const toolbox = new Toolbox(agent, { db, env, user: null, secrets: () => secrets, place });
   const signal = AbortSignal.timeout(MOST_MS);
   try {
     return action.script_id
       ? await byScript(db, toolbox, action, action.script_id, signal)
-      : await byIntegration(db, pinned, toolbox, action, signal);
+      : await byIntegration(db, agent, toolbox, action, signal);
   } catch (error) {
     if (signal.aborted) return { crashed: `it took longer than ${MOST_MS / 1000} seconds` };
     throw error;

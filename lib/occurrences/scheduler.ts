@@ -54,7 +54,8 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
       this.due("start", Date.now() + LOOK_AGAIN_MS);
       const { sessions, runs } = await claim(this.db, work);
       this.#begun.push(...sessions.slice(0, MOST_BEGUN - this.#begun.length));
-      if (sessions.length || runs.length) this.ctx.waitUntil(wakeDispatcher(this.env, this.place));
+      if (runs.length) this.ctx.waitUntil(wakeDispatcher(this.env, this.place, "runs"));
+      else if (sessions.length) this.ctx.waitUntil(wakeDispatcher(this.env, this.place));
       // There may be more, and what was changed meanwhile is still to be done.
       this.#isWoken = true;
     }

@@ -187,6 +187,8 @@ export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => bool
     await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
     await forEach(stopping, (row) => runsOf(env, row).cancel(row));
     const left = waiting.length - settled;
+    // None is left, nor any that wasn't seen: what comes from here on wakes anew.
+    if (!left && waiting.length < MOST_OF_AN_AGENT) return null;
     if (!settled) {
       const isFast = count >= quotas.runs_started_per_minute && left > 0;
       return isFast ? Date.parse(oldest!) + MINUTE_MS : null;

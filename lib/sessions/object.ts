@@ -170,8 +170,11 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       now: () => Date.now(),
       newCall: () => newId("tool_call"),
       pin: async () => {
-        const pinned = await pinAgent(db, agent);
-        return pinned && { ...pinned, model: row.model ?? pinned.model };
+        const asked = Date.now();
+        const pinned = await pinAgent(db, env.ROOT_SECRETS, agent);
+        if (!pinned) return null;
+        this.#know(pinned.secrets, asked);
+        return { ...pinned.agent, model: row.model ?? pinned.agent.model };
       },
       mayGoOn: async () => {
         if (!this.#secrets || Date.now() - this.#liveAt > FRESH_MS) await this.#read(agent);
@@ -198,7 +201,11 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
   /** One look at the database: whether the org is alive, and the agent's secrets as they are now. */
   async #read(agent: Id<"agent">): Promise<void> {
     const asked = Date.now();
-    const secrets = await readSecrets(this.db, this.env.ROOT_SECRETS, agent);
+    this.#know(await readSecrets(this.db, this.env.ROOT_SECRETS, agent), asked);
+  }
+
+  /** The agent's secrets, as they were when the database was asked. */
+  #know(secrets: Readonly<Record<string, string>>, asked: number): void {
     this.#secrets = secrets;
     for (const value of Object.values(secrets)) this.#known.add(value);
     this.#mask = masker(this.#known);
@@ -226,6 +233,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     for (const frame of frames) {
       switch (frame.type) {
         case "session.status":
+          // As which its row was made.
+          if (frame.status === "pending") break;
           this.#owe("session", this.#facts());
           // A stretch of work is over: a collector hears of it as a whole.
           if (frame.status !== "running" && this.env.OTEL_EXPORTER_OTLP_ENDPOINT) this.due("spans", Date.now());

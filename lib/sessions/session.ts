@@ -37,7 +37,7 @@ const KEY_MS = 24 * 3_600_000;
 export type Hands = {
   now(): number;
   newCall(): Id<"tool_call">;
-  /** The agent as it is now; null where it is gone. */
+  /** The agent as it is now; null where it is gone. Asks the database, so that whoever `mayGoOn` then needn't. */
   pin(): Promise<PinnedAgent | null>;
   /** Whether a step may be taken: not while the org is suspended. */
   mayGoOn(): Promise<boolean>;
@@ -299,16 +299,14 @@ export class Session {
       }
       if (step.do === "complete") return this.#complete({ output: cutTo(step.output) });
       if (step.do === "fail") return this.#fail(step.limit, step.error);
-      // Suspended: it keeps its status, and whoever lifts it, or the sweep, runs it again.
+      const found = agent ?? (await this.#hands.pin());
+      // Suspended: it keeps its status, and whoever lifts it, or the sweep, runs it again, as its agent is by then.
       if (!(await this.#hands.mayGoOn())) return;
       if (isTerminal(this.status)) return;
-      if (!agent) {
-        agent = await this.#hands.pin();
-        if (!agent)
-          return this.#end({ type: "session.status", status: "failed", error: "agent_gone: its agent was deleted" });
-        this.#pin({ agent, offers: [] });
-      }
-      if (isTerminal(this.status)) return;
+      if (!found)
+        return this.#end({ type: "session.status", status: "failed", error: "agent_gone: its agent was deleted" });
+      if (!agent) this.#pin({ agent: found, offers: [] });
+      agent = found;
       if (status && status !== this.status) this.#append({ type: "session.status", status, error: null });
       switch (step.do) {
         case "call_model":

@@ -6,6 +6,7 @@ import { scriptNamed } from "../configs/queries.ts";
 import type { Effect, Row } from "../db/schema.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import type { Bindings } from "../env.ts";
+import { openSecrets, sealedOf } from "../env-vars/queries.ts";
 import { egressOf } from "../http/egress.ts";
 import { isMap } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
@@ -39,8 +40,12 @@ const MAX_VALUES = 200_000;
 
 export type Text = { mime_type: string; encoding: "raw" | "base64"; content: string };
 
-/** The agent as it is now, with its active tools and skills, in one round trip; null where it isn't there. */
-export async function pinAgent(db: TenantDb, id: Id<"agent">): Promise<PinnedAgent | null> {
+/** The agent as it is now, with its active tools and skills, and its secrets, in one round trip; null where it isn't there. */
+export async function pinAgent(
+  db: TenantDb,
+  roots: string,
+  id: Id<"agent">,
+): Promise<{ agent: PinnedAgent; secrets: Record<string, string> } | null> {
   const configs = db.selectFrom("configs").select(["id", "version_number"]);
   const newest = (of: RawBuilder<unknown>, chars: number) => sql`(
     select jsonb_build_object('mime_type', mime_type, 'encoding', encoding, 'content', left(content, ${chars}::int))
@@ -48,7 +53,8 @@ export async function pinAgent(db: TenantDb, id: Id<"agent">): Promise<PinnedAge
       on (c.id, c.version_number) = (v.config_id, v.version_number) where c.id = ${of})`;
   const version = (of: RawBuilder<unknown>) =>
     sql<number>`(select c.version_number from (${configs}) c where c.id = ${of})`;
-  const { agents, tools, skills } = await db.batch({
+  const { agents, tools, skills, sealed } = await db.batch({
+    sealed: sealedOf(db, id),
     agents: db.selectFrom("agents").select(["id", "name", "identity", "default_model"]).where("id", "=", id),
     tools: db
       .selectFrom("agent_tools")
@@ -79,7 +85,7 @@ export async function pinAgent(db: TenantDb, id: Id<"agent">): Promise<PinnedAge
   if (!agent) return null;
   const rows = tools as ToolRow[];
   const read = parseTogether(MAX_WORDS, MAX_VALUES);
-  return {
+  const pinned: PinnedAgent = {
     ...{ id: agent.id, name: agent.name, identity: agent.identity, model: agent.default_model },
     tools: rows.flatMap((row) =>
       row.kind === "builtin" ? builtinOf(row) : row.kind === "custom" ? customOf(row, read) : [],
@@ -97,6 +103,7 @@ export async function pinAgent(db: TenantDb, id: Id<"agent">): Promise<PinnedAge
     ),
     skills: (skills as SkillRow[]).flatMap((row) => skillOf(row, read)),
   };
+  return { agent: pinned, secrets: await openSecrets(roots, sealed) };
 }
 
 type ToolRow = Row<"agent_tools"> & { version: number; said: Text | null; request: Text | null };

@@ -27,3 +27,18 @@ it("whatever the clock says, one that is told of at once is woken once, and by w
   for (const _ of [1, 2]) await wakeDispatcher(env, one);
   expect(woken.filter((name) => name.includes(one.org_id))).toHaveLength(3);
 });
+
+it("whoever has a run to begin doesn't wait; of a crowd behind, one comes for all", async () => {
+  const woken: boolean[] = [];
+  const env = { DISPATCHER: { getByName: () => ({ wake: async (admits: boolean) => void woken.push(admits) }) } };
+  vi.stubGlobal("scheduler", { wait: (ms: number) => new Promise((done) => setTimeout(done, ms)) });
+  const place: Place = { app_id: newId("app"), sandbox_id: NONE, org_id: newId("org") };
+  const waking = Array.from({ length: 20 }, () => wakeDispatcher(env as unknown as Bindings, place, "runs"));
+  const told = wakeDispatcher(env as unknown as Bindings, place);
+  expect(woken).toEqual([true]);
+  await Promise.all([...waking, told]);
+  expect(woken).toEqual([true, true]);
+  const again = wakeDispatcher(env as unknown as Bindings, place, "runs");
+  expect(woken).toHaveLength(3);
+  await again;
+});

@@ -74,8 +74,7 @@ const parameters = { type: "object", properties: { id: { type: "string" } }, add
 const custom = { kind: "custom", name: "t", description: "Does it.", parameters } as const;
 
 async function toolboxOf(of: Id<"agent">, more: object = {}) {
-  const pinned = (await pinAgent(db, of))!;
-  const secrets = await readSecrets(db, own.root, of);
+  const { agent: pinned, secrets } = (await pinAgent(db, own.root, of))!;
   const toolbox = new Toolbox(pinned, {
     ...{ db, env: { ALLOW_LOOPBACK: "127.0.0.1", COMPUTE: computer() } as never, user: null, secrets: () => secrets },
     place: { app, org: null },
@@ -90,7 +89,7 @@ async function toolboxOf(of: Id<"agent">, more: object = {}) {
 }
 
 describe("an agent is pinned", () => {
-  it("in one round trip, with its active tools, servers and skills at their versions, and no secret", async () => {
+  it("in one round trip, with its active tools, servers and skills at their versions, and its secrets beside them", async () => {
     const id = await anAgent();
     await createEnvVar(db, own.root, id, newId("agent_env_var"), { key: "KEY", value: SECRET });
     const get = await aConfig(
@@ -131,8 +130,9 @@ describe("an agent is pinned", () => {
     for (const skill of skills.slice(0, 2)) await setSkillStatus(db, skill, "active");
 
     const before = own.trips();
-    const pinned = (await pinAgent(db, id))!;
+    const { agent: pinned, secrets } = (await pinAgent(db, own.root, id))!;
     expect(own.trips() - before).toBe(1);
+    expect(secrets).toEqual({ KEY: SECRET });
     expect(pinned).toMatchObject({ id, name: "Ada", identity: "You are Ada.", model: "scripted/echo" });
     expect(
       pinned.tools.map(({ name, effect, approval, async, handler }) => [name, effect, approval, async, handler.type]),
@@ -164,7 +164,7 @@ describe("an agent is pinned", () => {
   });
 
   it("not at all, where there is none", async () => {
-    expect(await pinAgent(db, newId("agent"))).toBeNull();
+    expect(await pinAgent(db, own.root, newId("agent"))).toBeNull();
   });
 });
 
