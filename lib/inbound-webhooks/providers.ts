@@ -15,7 +15,6 @@ const utf8 = { encode: (text: string) => new TextEncoder().encode(text) as Bytes
 
 /** What a request says of its signature: any of these, over `before` and the body. */
 type Claim = {
-  algorithm: "SHA-256" | "SHA-512" | "SHA-1";
   before: string;
   signatures: (Bytes | null)[];
   /** Seconds since 1970, as it was sent; null where no time is signed. */
@@ -34,26 +33,26 @@ const claims: { [P in Exclude<WebhookProvider, "url">]: (headers: Headers, hmac:
     const [id, at, list] = [get("id"), get("timestamp"), get("signature")];
     if (!id || !at || !list) return null;
     const signatures = list.split(" ").map((one) => (one.startsWith("v1,") ? fromBase64(one.slice(3)) : null));
-    return { algorithm: "SHA-256", before: `${id}.${at}.`, signatures, at };
+    return { before: `${id}.${at}.`, signatures, at };
   },
   github: (headers) => signedSo(headers, "x-hub-signature-256", "sha256="),
   stripe: (headers) => {
     const parts = (headers.get("stripe-signature") ?? "").split(",").map((part) => part.trim().split("="));
     const all = (name: string) => parts.filter(([one]) => one === name).map(([, value]) => value ?? "");
     const [at] = all("t");
-    return at ? { algorithm: "SHA-256", before: `${at}.`, signatures: all("v1").map(fromHex), at } : null;
+    return at ? { before: `${at}.`, signatures: all("v1").map(fromHex), at } : null;
   },
   slack: (headers) => {
     const at = headers.get("x-slack-request-timestamp");
     const claim = signedSo(headers, "x-slack-signature", "v0=");
     return at && claim ? { ...claim, before: `v0:${at}:`, at } : null;
   },
-  hmac: (headers, { header, algorithm, encoding, prefix, timestamp_header, signed }) => {
+  hmac: (headers, { header, encoding, prefix, timestamp_header, signed }) => {
     const at = timestamp_header && headers.get(timestamp_header);
     const claim = signedSo(headers, header, prefix, encoding === "hex" ? fromHex : fromBase64);
     if (!claim || (timestamp_header && !at)) return null;
     const before = { body: "", "timestamp.body": `${at}.`, "v0:timestamp:body": `v0:${at}:` }[signed];
-    return { ...claim, algorithm: algorithms[algorithm], before, at };
+    return { ...claim, before, at };
   },
 };
 
@@ -61,17 +60,26 @@ const claims: { [P in Exclude<WebhookProvider, "url">]: (headers: Headers, hmac:
 function signedSo(headers: Headers, header: string, prefix: string, decode = fromHex): Claim | null {
   const value = headers.get(header);
   if (!value?.startsWith(prefix)) return null;
-  return { algorithm: "SHA-256", before: "", signatures: [decode(value.slice(prefix.length))], at: null };
+  return { before: "", signatures: [decode(value.slice(prefix.length))], at: null };
+}
+
+/** The keys of a hook's secrets, in their order. */
+export function keysOf({ provider, hmac }: Hook, secrets: readonly string[]): Promise<CryptoKey[]> {
+  const algorithm = { name: "HMAC", hash: hmac ? algorithms[hmac.algorithm] : "SHA-256" };
+  const bytesOf = (secret: string) => keyBytes(provider, secret);
+  return Promise.all(
+    secrets.map((secret) => crypto.subtle.importKey("raw", bytesOf(secret), algorithm, false, ["sign"])),
+  );
 }
 
 /**
- * Whether one of the secrets has signed the body, as it came, at a time that is near `now` (milliseconds), where a time
- * is signed. Without a secret nothing holds; of `url` everything does, whose address is the secret. However many
- * signatures were sent, a secret is reckoned with once; they are compared in constant time.
+ * Whether one of the keys has signed the body, as it came, at a time that is near `now` (milliseconds), where a time
+ * is signed. Without a key nothing holds; of `url` everything does, whose address is the secret. However many
+ * signatures were sent, a key is reckoned with once; they are compared in constant time.
  */
 export async function isSigned(
   { provider, hmac }: Hook,
-  secrets: readonly string[],
+  keys: readonly CryptoKey[],
   headers: Headers,
   body: Bytes,
   now: number,
@@ -84,9 +92,7 @@ export async function isSigned(
   signed.set(before);
   signed.set(body, before.length);
   let holds = false;
-  for (const secret of secrets) {
-    const algorithm = { name: "HMAC", hash: claim.algorithm };
-    const key = await crypto.subtle.importKey("raw", keyOf(provider, secret), algorithm, false, ["sign"]);
+  for (const key of keys) {
     const expected = new Uint8Array(await crypto.subtle.sign("HMAC", key, signed));
     for (const signature of claim.signatures) if (signature && isEqual(signature, expected)) holds = true;
   }
@@ -103,7 +109,7 @@ function isEqual(one: Bytes, other: Bytes): boolean {
 }
 
 /** A secret of Standard Webhooks is the base64 of its key. */
-const keyOf = (provider: WebhookProvider, secret: string): Bytes =>
+const keyBytes = (provider: WebhookProvider, secret: string): Bytes =>
   provider === "standard" ? fromBase64(secret.replace(/^whsec_/, ""))! : utf8.encode(secret);
 
 function fromHex(text: string): Bytes | null {

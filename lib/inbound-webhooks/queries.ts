@@ -63,17 +63,21 @@ async function seal(db: TenantDb, roots: string, id: WebhookId, secrets: readonl
   return sealFor(roots, { table: "inbound_webhooks", app, sandbox, id }, JSON.stringify(secrets));
 }
 
-/** The secrets of a webhook, newest first: more than one only while the last but one goes on. */
+/** The secrets of a webhook, newest first, of which `live` says how many count. */
 export async function secretsOf(roots: string, row: WebhookRow): Promise<string[]> {
   if (!row.sealed || !row.tag) return [];
   const slot = { table: "inbound_webhooks", app: row.app_id, sandbox: row.sandbox_id, id: row.id } as const;
   const place = sealedTables.inbound_webhooks.map((column) => row[column]);
   const sealed = row.sealed as Uint8Array<ArrayBuffer>;
-  const secrets = JSON.parse(await openFor(roots, { slot, place, sealed, tag: row.tag })) as string[];
-  return isRotating(row) ? secrets : secrets.slice(0, 1);
+  return JSON.parse(await openFor(roots, { slot, place, sealed, tag: row.tag })) as string[];
 }
+
 const isRotating = ({ overlap_expires_at }: WebhookRow) =>
   overlap_expires_at !== null && Date.parse(overlap_expires_at) > Date.now();
+
+/** Those of a webhook's secrets, or of their keys, that count now: more than one only while the last but one goes on. */
+export const liveOf = <T>(row: WebhookRow, secrets: readonly T[]): readonly T[] =>
+  isRotating(row) ? secrets : secrets.slice(0, 1);
 
 const urlOf = ({ ISSUERS }: Secrets, token: string) => `${listOf(ISSUERS)[0]}/hooks/${token}`;
 

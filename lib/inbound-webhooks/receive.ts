@@ -14,17 +14,18 @@ import { isWithinAsJson } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import { tellingRun } from "../routine-runs/queries.ts";
 import { bodyOf } from "./body.ts";
-import { answerOf, deliveryIdOf, GITHUB_EVENT, headersOf, isSigned } from "./providers.ts";
-import { secretsOf } from "./queries.ts";
+import { answerOf, deliveryIdOf, GITHUB_EVENT, headersOf, isSigned, keysOf } from "./providers.ts";
+import { liveOf, secretsOf } from "./queries.ts";
 import { listed, type ReceiptRow, type WebhookRow } from "./schema.ts";
 
 /** What comes to one webhook, in a minute that begins with the first. */
 const MOST_A_MINUTE = 600;
 const MINUTE_MS = 60_000;
 
-/** So many webhooks an isolate knows, by the hashes of their tokens, as it has last seen them. */
+/** So many webhooks an isolate knows, by the hashes of their tokens, as it has last seen them, with the keys of their secrets. */
 const MOST_KNOWN = 1000;
-const known = new Map<string, WebhookRow>();
+type Known = { hook: WebhookRow; keys: CryptoKey[] };
+const known = new Map<string, Known>();
 
 /** Counts what came in a minute; beyond what may come it stands still. */
 const goesOn = sql`counted_since > now() - interval '1 minute'`;
@@ -83,23 +84,24 @@ export async function receive(
   const key = hex(hash);
   const before = isShort ? known.get(key) : undefined;
   const early = before && (await read());
-  if (before && early && (await isBelieved(roots, before, headers, early))) {
-    const received = await write(db, before, headers, early, true);
+  if (before && early && (await isBelieved(before, headers, early))) {
+    const received = await write(db, before.hook, headers, early, true);
     if (received) return received;
   }
   const hook = await enterHook(db, hash);
+  const now = { hook, keys: await keysOf(hook, await secretsOf(roots, hook)) };
   const bytes = early ?? (await read());
-  if (!(await isBelieved(roots, hook, headers, bytes))) throw invalidSignature();
+  if (!(await isBelieved(now, headers, bytes))) throw invalidSignature();
   if (known.size >= MOST_KNOWN) known.clear();
-  known.set(key, hook);
+  known.set(key, now);
   const received = await write(db, hook, headers, bytes, false);
   // Deleted since its door let this in.
   if (!received) throw notFound("inbound_webhook");
   return received;
 }
 
-const isBelieved = async (roots: string, hook: WebhookRow, headers: Headers, bytes: Uint8Array<ArrayBuffer>) =>
-  isSigned(hook, await secretsOf(roots, hook), headers, bytes, Date.now());
+const isBelieved = ({ hook, keys }: Known, headers: Headers, bytes: Uint8Array<ArrayBuffer>) =>
+  isSigned(hook, liveOf(hook, keys), headers, bytes, Date.now());
 
 async function write(
   db: TenantDb,

@@ -15,7 +15,7 @@ import { secretsOf, updateEndpoint } from "./queries.ts";
 import type { Again, WebhookRemote } from "./remote.ts";
 import { failingStage, LAST_STAGE, lanesOf, MOST_AT_ONCE, NEXT, nextAttempt } from "./rules.ts";
 import type { DeliveryRow, EndpointRow } from "./schema.ts";
-import { LEASE_MS, send } from "./send.ts";
+import { type Address, addressOf, LEASE_MS, send } from "./send.ts";
 
 /** A delivery as it is kept until it is over, and Postgres knows. */
 type Kept = {
@@ -37,14 +37,14 @@ type Kept = {
   revision: number;
 };
 /** What an attempt is made by. */
-type Way = { url: string; secrets: string[]; lanes: number; isEnabled: boolean; read: number };
+type Way = Address & { lanes: number; isEnabled: boolean; read: number };
 
 /** What the row says counts for so long: a suspended org's requests stop within it, and so do those of a secret that is gone. */
 const FRESH_MS = 2_000;
 /** A suspended org's is looked at again so often. */
 const SUSPENDED_MS = 5_000;
 /** What came of attempts is told together. */
-const TELL_MS = 50;
+const TELL_MS = 100;
 const TOLD_AT_ONCE = 100;
 const KEPT_ATTEMPTS = 20;
 
@@ -223,7 +223,8 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     if (row.status === "disabled") this.#exec("update facts set failing_since = null");
     this.#exec("update facts set strict = ?", row.ordering === "strict" ? 1 : 0);
     this.#way = {
-      ...{ url: row.url, secrets: await secretsOf(this.env.ROOT_SECRETS, row), isEnabled: row.status === "enabled" },
+      ...(await addressOf(row.url, await secretsOf(this.env.ROOT_SECRETS, row))),
+      isEnabled: row.status === "enabled",
       ...{ lanes: lanesOf(live[0]!.n, quotas[0]!.quotas.webhook_attempts_at_once), read: Date.now() },
     };
     return this.#way;

@@ -13,16 +13,23 @@ export const overlap_seconds = v.optional(v.pipe(v.number(), v.integer(), v.minV
 /** The bytes of a secret, as base64. */
 export const bytesOf = (secret: string): string => secret.slice(PREFIX.length);
 
-/** The signatures of a message by each secret, in their order. `timestamp` is in seconds. */
+/** The keys of secrets, in their order, to sign many messages by. */
+export const keysOf = (secrets: readonly string[]): Promise<CryptoKey[]> =>
+  Promise.all(
+    secrets.map((secret) => {
+      const bytes = Uint8Array.from(atob(bytesOf(secret)), (letter) => letter.charCodeAt(0));
+      return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    }),
+  );
+
+/** The signatures of a message by each key, in their order. `timestamp` is in seconds. */
 export async function signatures(
-  secrets: readonly string[],
+  keys: readonly CryptoKey[],
   { id, timestamp, body }: { id: string; timestamp: number; body: string },
 ): Promise<string> {
   const message = new TextEncoder().encode(`${id}.${timestamp}.${body}`);
-  const signed = secrets.map(async (secret) => {
-    const bytes = Uint8Array.from(atob(bytesOf(secret)), (letter) => letter.charCodeAt(0));
-    const key = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-    return `v1,${toBase64(new Uint8Array(await crypto.subtle.sign("HMAC", key, message)))}`;
-  });
+  const signed = keys.map(
+    async (key) => `v1,${toBase64(new Uint8Array(await crypto.subtle.sign("HMAC", key, message)))}`,
+  );
   return (await Promise.all(signed)).join(" ");
 }

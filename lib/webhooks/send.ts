@@ -4,12 +4,21 @@ import { type Egress, postGuarded } from "../http/egress.ts";
 import { storable } from "../sessions/project.ts";
 import { masker } from "../tools/mask.ts";
 import { putOffOf } from "./rules.ts";
-import { bytesOf, signatures } from "./secrets.ts";
+import { bytesOf, keysOf, signatures } from "./secrets.ts";
 
 const TIMEOUT_MS = 15_000;
 /** An attempt has come to its end by then, whatever the receiver does. */
 export const LEASE_MS = TIMEOUT_MS + 5_000;
 const MAX_ANSWERED = 1024;
+
+/** Where it is sent, by which keys it is signed, and what takes their secrets out of what is answered. */
+export type Address = { url: string; keys: readonly CryptoKey[]; mask: (text: string) => string };
+
+/** The address of these secrets. */
+export const addressOf = async (url: string, secrets: readonly string[]): Promise<Address> => ({
+  ...{ url, keys: await keysOf(secrets) },
+  mask: masker(secrets.flatMap((secret) => [secret, bytesOf(secret)])),
+});
 
 /** What came of it. `put_off`: so many ms the receiver wants to be left alone. */
 export type Outcome = { attempt: WebhookAttempt; put_off: number };
@@ -20,7 +29,7 @@ export type Outcome = { attempt: WebhookAttempt; put_off: number };
  */
 export async function send(
   egress: Egress,
-  { url, secrets }: { url: string; secrets: readonly string[] },
+  { url, keys, mask }: Address,
   { id, body }: { id: string; body: string },
 ): Promise<Outcome> {
   const begun = Date.now();
@@ -30,7 +39,7 @@ export async function send(
     "user-agent": "agentry-webhooks",
     "webhook-id": id,
     "webhook-timestamp": String(timestamp),
-    "webhook-signature": await signatures(secrets, { id, timestamp, body }),
+    "webhook-signature": await signatures(keys, { id, timestamp, body }),
   };
   const found = await postGuarded(
     url,
@@ -45,7 +54,6 @@ export async function send(
     };
   }
   const { status, retry_after, text, answered_at } = found;
-  const mask = masker(secrets.flatMap((secret) => [secret, bytesOf(secret)]));
   return {
     attempt: { sent_at, status, latency_ms: answered_at - begun, answered: storable(mask(text)), error: null },
     put_off: putOffOf(retry_after, Date.now()),
