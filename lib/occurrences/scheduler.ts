@@ -11,16 +11,22 @@ import type { Scheduled } from "./rule.ts";
 /** Should it end between what it has written and what it starts, it looks after that much later. */
 const LOOK_AGAIN_MS = 3_000;
 const SOON_MS = 20;
+/** The sequence of what is written when a session begins. */
+const FIRST = 1;
 /** As many turns as an org's schedules take. */
 const MOST_TURNS = 40;
 /** So many are kept in memory until they begin. */
 const MOST_BEGUN = 1_000;
 const MOST_WAIT_MS = 2_000;
+/** A session that was woken is left alone when it has taken a step, or so much later. */
+const STEP_MS = 1_000;
 
 export class Scheduler extends TenantObject implements Omit<SchedulerRemote, keyof Rpc.DurableObjectBranded> {
   /** Somebody came while it looked: what it was told of may not be in what it saw. */
   #isWoken = false;
   #begun: SessionRow[] = [];
+  /** Those that have begun, and are to be woken. */
+  readonly #held = new Map<string, SessionRow>();
   /** Those who wait for its next look to end. */
   readonly #waiting: (() => void)[] = [];
 
@@ -36,7 +42,7 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
   }
 
   protected override whenDue(name: string): Promise<void> {
-    return name === "look" ? this.#look() : this.#start();
+    return name === "look" ? this.#look() : name === "start" ? this.#start() : this.#wakeHeld();
   }
 
   /** Writes all that is due before any of it starts: what starts takes a while, and what is due doesn't wait for it. */
@@ -65,11 +71,25 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
     for (const resolve of waiting) resolve();
   }
 
+  /** All that has come begins before any of it goes on: a journal's first entry waits for no other session's work. */
   async #start(): Promise<void> {
     // Those of which none is left in memory the database has.
-    const rows = this.#begun.length ? this.#begun.splice(0) : await unbegun(this.db, MOST_BEGUN);
-    await forEach(rows, (row) => sessionOf(this.env, row).view(row));
-    if (rows.length) this.due("start", Date.now() + LOOK_AGAIN_MS);
+    const known = this.#begun.length || this.#held.size;
+    const rows = known ? this.#begun.splice(0) : await unbegun(this.db, MOST_BEGUN);
+    for (const row of await forEach(rows, (row) => sessionOf(this.env, row).begin(row))) this.#held.set(row.id, row);
+    if (this.#held.size) this.due("wake", Date.now());
+    if (rows.length || this.#held.size) this.due("start", Date.now() + LOOK_AGAIN_MS);
+  }
+
+  /** A few at a time: a thousand that all ask the database at once would each wait for the slowest. */
+  async #wakeHeld(): Promise<void> {
+    await forEach([...this.#held.values()], async (row) => {
+      this.#held.delete(row.id);
+      const session = sessionOf(this.env, row);
+      await session.wake(row);
+      await session.frames(row, FIRST, STEP_MS);
+    });
+    if (this.#held.size) this.due("wake", Date.now());
   }
 }
 

@@ -34,6 +34,8 @@ import { spansOf } from "./spans.ts";
 
 /** So long an answer of the database holds: that the org is alive, and what the agent's secrets are. */
 const FRESH_MS = 4_000;
+/** One that was begun for another to wake goes on by itself after that time. */
+const HELD_MS = 20_000;
 const MAX_WAIT_MS = 20_000;
 const MOST_FRAMES = 500;
 const MOST_OWED = 50;
@@ -68,6 +70,10 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
 
   async view(row: SessionRow): Promise<SessionView> {
     return this.#open(row)?.view() ?? lost(row);
+  }
+
+  async begin(row: SessionRow): Promise<void> {
+    this.#open(row, HELD_MS);
   }
 
   async message(row: SessionRow, message: NewMessage): Promise<SessionView | Refused> {
@@ -138,8 +144,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     await session?.runCall(name.replace("call ", ""));
   }
 
-  /** The session, which begins with its row; null where it has begun before, and nothing is left of it. */
-  #open(row: SessionRow | null): Session | null {
+  /** The session, which begins with its row, its first step so much later; null where it has begun before, and nothing is left of it. */
+  #open(row: SessionRow | null, step_in_ms = 0): Session | null {
     if (this.#session) return this.#session;
     let kept = this.#journal.kept<SessionRow>("row");
     if (!kept) {
@@ -148,7 +154,7 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
       kept = row;
     }
     this.#session = new Session(kept, this.#journal, this.#hands(kept));
-    this.#session.begin();
+    if (this.#session.begin()) this.due("run", Date.now() + step_in_ms);
     return this.#session;
   }
 

@@ -36,6 +36,8 @@ export type Resolution = { outcome: "happened"; result?: unknown } | { outcome: 
 export interface SessionRemote extends Rpc.DurableObjectBranded {
   /** What it is now. One that nobody has taken up yet begins. */
   view(row: SessionRow): Promise<SessionView>;
+  /** Takes it up, too, but no step: that is for `wake`, which ought to come before `HELD_MS` are over. */
+  begin(row: SessionRow): Promise<void>;
   /** `inbox` holds what is in no prompt yet, oldest first, the first 100, and the message itself. */
   message(row: SessionRow, message: NewMessage): Promise<SessionView | Refused>;
   /** Ends it, whatever it does; once it has ended, nothing. */

@@ -135,12 +135,12 @@ export class Session {
     return step.until === null ? null : Date.parse(step.until) + PACE.late;
   }
 
-  /** The first things that are written of it, once. */
-  begin(): void {
-    if (this.#journal.last) return;
+  /** The first things that are written of it, once: answers whether that is now. */
+  begin(): boolean {
+    if (this.#journal.last) return false;
     this.#append({ type: "session.status", status: "pending", error: null });
     if (this.row.start_idle) this.#append({ type: "session.status", status: "waiting", error: null });
-    this.#hands.runAt(this.#hands.now());
+    return true;
   }
 
   view(and?: InboxMessage): SessionView {
