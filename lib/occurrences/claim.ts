@@ -154,32 +154,42 @@ function told(
     agent_id,
     readers,
   } = kind === "automation_run" ? tellingRun(db, kind, "created") : telling(db, kind, event);
-  const ids = (of: "activity_feed_entry" | "event") => idsOf(of, most);
+  const ids = (of: "activity_feed_entry" | "event") =>
+    idsOf(of, of === "event" && kind === "agent_schedule" ? 2 * most : most);
   const rows = sql`${sql.ref(part)} as changed`;
+  // What has ended was changed and, behind that, is in the state that it has come to.
+  const state = kind === "agent_schedule" ? sql`, (2, 'agent_schedule.' || c.status)` : sql``;
+  const named = sql`(select c.*, n.told_name from ${sql.ref(part)} c
+    cross join lateral (values (1, ${name}::text)${state}) n (nth, told_name) order by n.nth) as changed`;
   const about = { agent_id: agent_id!, readers: readers! };
   return sql`${sql.ref(`${part}_entries`)} as (${db.insertFrom("changed", rows, "activity_feed_entries", {
     ...{ id: ids("activity_feed_entry"), kind: sql`${name}`, title, ...about, metadata: sql`'{"actor": null}'` },
-  })}), ${sql.ref(`${part}_events`)} as (${db.insertFrom("changed", rows, "events", {
-    ...{ id: ids("event"), name: sql`${name}`, ...about },
+  })}), ${sql.ref(`${part}_events`)} as (${db.insertFrom("changed", named, "events", {
+    ...{ id: ids("event"), name: sql`told_name`, ...about },
     payload: sql`jsonb_strip_nulls(jsonb_build_object('id', id, 'agent', agent_id, 'status', status${
       kind === "automation_run" ? sql`, 'automation', automation_id` : sql``
     }))`,
-  })})${kind === "automation_run" ? scheduledEvents(db, part, ids("event"), about) : sql``}`;
+  })})${kind === "automation_run" || kind === "agent_routine_run" ? comeEvents(db, part, kind, ids("event"), about) : sql``}`;
 }
 
-/** That an automation's schedule has come to its time: its run was made with it, and the event starts no other. */
-const scheduledEvents = (
+/** That a schedule has come to its time: its run was made with it, and the event starts no other. */
+function comeEvents(
   db: TenantDb,
   part: string,
+  kind: "agent_routine_run" | "automation_run",
   id: RawBuilder<unknown>,
   about: Record<string, RawBuilder<unknown>>,
-) =>
-  sql`, ${sql.ref(`${part}_scheduled`)} as (${db.insertFrom("changed", sql`${sql.ref(part)} as changed`, "events", {
-    ...{ id, name: sql`'workflow.scheduled'`, ...about },
-    payload: sql`jsonb_strip_nulls(jsonb_build_object('automation', automation_id,
+) {
+  const of = kind === "automation_run" ? "automation" : "agent_routine";
+  const { table, column } = scheduled[of];
+  const name = of === "automation" ? "workflow.scheduled" : CRON_EVENT;
+  return sql`, ${sql.ref(`${part}_come`)} as (${db.insertFrom("changed", sql`${sql.ref(part)} as changed`, "events", {
+    ...{ id, name: sql`${name}`, ...about },
+    payload: sql`jsonb_strip_nulls(jsonb_build_object(${of.replace("agent_", "")}::text, ${sql.ref(column)},
       'planned_at', to_char(planned_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-      'timezone', ${db.valueOf("automations", "event_config", sql.ref("automation_id"))} -> ${CRON_EVENT} -> 'timezone'))`,
+      'timezone', ${db.valueOf(table, "event_config", sql.ref(column))} -> ${CRON_EVENT} -> 'timezone'))`,
   })})`;
+}
 
 /** Of a session that nobody said more of. */
 const { max_turns, max_tokens, max_runs_per_turn } = v.parse(createSessionBody, { agent: "-", instructions: "-" });
@@ -298,7 +308,7 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
     come as (${come} on conflict do nothing returning *),
     freed as (${free}),
     fired as (select * from come where fired_at is not null union all select * from freed where fired_at is not null),
-    begun as (${begin} returning *), ${told(db, "begun", begins_as, most)}
+    begun as (${begin} on conflict do nothing returning *), ${told(db, "begun", begins_as, most)}
     ${
       isSchedule
         ? sql`, ended as (select * from moved where status <> 'active'), ${told(db, "ended", "agent_schedule", moves.length)}`

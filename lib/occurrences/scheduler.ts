@@ -76,6 +76,8 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
     // Those of which none is left in memory the database has.
     const known = this.#begun.length || this.#held.size;
     const rows = known ? this.#begun.splice(0) : await unbegun(this.db, MOST_BEGUN);
+    // Suspended, nothing begins: what waits the sweep finds when that is lifted.
+    if (this.orgStatus === "suspended") return;
     for (const row of await forEach(rows, (row) => sessionOf(this.env, row).begin(row))) this.#held.set(row.id, row);
     if (this.#held.size) this.due("wake", Date.now());
     if (rows.length || this.#held.size) this.due("start", Date.now() + LOOK_AGAIN_MS);

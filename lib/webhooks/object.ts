@@ -50,6 +50,8 @@ const KEPT_ATTEMPTS = 20;
 
 export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote, keyof Rpc.DurableObjectBranded> {
   readonly #flying = new Set<string>();
+  /** Attempts under way: they go on where the turn that began them has failed, and count for the next one. */
+  readonly #flights = new Set<Promise<void>>();
   #testing = 0;
   #way: Way | null = null;
   #news = () => {};
@@ -168,16 +170,18 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
 
   /** Sends all that is due, so many at once as it may; comes again for the rest. */
   async #sendAll(): Promise<void> {
-    const flights = new Set<Promise<void>>();
-    for (;;) {
+    const flights = this.#flights;
+    // Erased under its hands, it has no storage that it could look into.
+    while (!this.#gone) {
       const first = this.#first();
       const isDue = first !== undefined && first.at <= Date.now();
-      if (isDue && !(this.#way?.isEnabled && this.#way.read > Date.now() - FRESH_MS)) {
+      // What has been disabled or enabled it hears of by being woken, also while nothing is due.
+      if (!this.#way || (isDue && !(this.#way.isEnabled && this.#way.read > Date.now() - FRESH_MS))) {
         const way = await this.#look();
         if (way?.isEnabled) continue;
         await Promise.all(flights);
         // Enabled, it is woken.
-        if (!way && this.orgStatus === "suspended") this.due("send", Date.now() + SUSPENDED_MS);
+        if (!way && first && this.orgStatus === "suspended") this.due("send", Date.now() + SUSPENDED_MS);
         return;
       }
       if (isDue && flights.size + this.#testing < this.#way!.lanes) {
@@ -218,9 +222,10 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     });
     const [row] = rows;
     if (!row) await this.erase();
-    if (!row || this.orgStatus === "suspended") return null;
-    // Enabled, it begins to fail anew.
-    if (row.status === "disabled") this.#exec("update facts set failing_since = null");
+    const isSuspended = this.orgStatus === "suspended";
+    // Enabled, or active again, it begins to fail anew: meanwhile nothing was tried.
+    if (row && (isSuspended || row.status === "disabled")) this.#exec("update facts set failing_since = null");
+    if (!row || isSuspended) return null;
     this.#exec("update facts set strict = ?", row.ordering === "strict" ? 1 : 0);
     this.#way = {
       ...(await addressOf(row.url, await secretsOf(this.env.ROOT_SECRETS, row))),
@@ -251,7 +256,8 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
       ...[isDelivered ? 1 : 0, Date.now()],
     );
     this.#owe();
-    if (status === 410) await this.#disable("gone");
+    // Of an address that it has no more, or where another has just said so, it says nothing.
+    if (status === 410 && this.#way?.url === way.url) await this.#disable("gone");
   }
 
   #withAttempt(id: string, attempt: WebhookAttempt): string {
@@ -262,6 +268,7 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
   async #disable(reason: "failing" | "gone"): Promise<void> {
     this.#way = null;
     await updateEndpoint(this.db, this.id as Id<"webhook_endpoint">, { status: "disabled" }, reason);
+    this.#exec("update facts set failing_since = null");
   }
 
   get #row() {
@@ -282,6 +289,11 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     let { owed, row } = await this.#tellSome();
     while (owed === TOLD_AT_ONCE) ({ owed, row } = await this.#tellSome());
     if (!row?.failing_since || row.status === "disabled") return;
+    // As in #look, for when nothing is due.
+    if (this.orgStatus === "suspended") {
+      this.#exec("update facts set failing_since = null");
+      return this.#owe();
+    }
     const since = Date.parse(row.failing_since);
     const { stage, next } = failingStage(since, Date.now());
     if (stage === LAST_STAGE) return this.#disable("failing");

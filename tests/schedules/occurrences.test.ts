@@ -1,7 +1,10 @@
 /** Schedules and what comes of them, through the front door: each occurrence has its row, and what began with it. */
+import * as v from "valibot";
 import { describe, expect, it } from "vitest";
+import { typeOf } from "../../lib/events/catalogue.ts";
 import { newId } from "../../lib/ids.ts";
 import { jitterOf } from "../../lib/schedules/clock.ts";
+import { pull } from "../events/stage.ts";
 import { type App, anAgent, anApp, type Call, must, sql, together } from "../harness/index.ts";
 import { instructionsOf, until } from "../sessions/stage.ts";
 
@@ -46,6 +49,9 @@ const once = (ms: number, fields: object = {}) => ({
   ...{ schedule_type: "once", scheduled_at: new Date(Date.now() + ms).toISOString(), instructions: WORKS },
   ...fields,
 });
+
+const named = async (call: Call, names: string[]) =>
+  (await pull(call)).events.filter(({ event_name }: any) => names.includes(event_name));
 
 describe("a schedule that comes once", () => {
   it("fires at its instant, once, with its row and a session that does what it says", async () => {
@@ -473,6 +479,15 @@ describe("a routine's schedule", () => {
     expect(instants(data)).toEqual([hoursAgo(2), hoursAgo(1)]);
     expect(data.map(({ outcome, run }: any) => [outcome, Boolean(run)])).toEqual(Array(2).fill(["backfilled", true]));
   });
+
+  it("tells that its time has come, as the catalogue has it", async () => {
+    const { id, at, call } = await aRoutine({ ...week, timezone: "Europe/Vienna" }, { script: "1" });
+    await must(call("POST", `${at}/run`, {}), 200);
+    await expect.poll(async () => (await named(call, ["schedule.cron"])).length, { timeout: 15_000 }).toBe(1);
+    const [{ payload }] = (await named(call, ["schedule.cron"])) as [any];
+    expect(v.safeParse(typeOf("schedule.cron")!.schema, payload).issues).toBeUndefined();
+    expect(payload).toMatchObject({ routine: id, timezone: "Europe/Vienna" });
+  });
 });
 
 describe("how often it may come", () => {
@@ -492,5 +507,26 @@ describe("how often it may come", () => {
     await sql(`update data.apps set settings = settings || '{"quotas": {"schedules": 1}}' where id = $1`, [app]);
     const { status, body } = await call("POST", schedules, hourly);
     expect([status, body.error.code]).toEqual([422, "limit_reached"]);
+  });
+});
+
+describe("events tell", () => {
+  it("of a once that it is done, and of one whose instant is long past that it has expired", async () => {
+    const { call, make, plan } = await start();
+    const done = await make(once(MINUTE));
+    const late = await make(once(MINUTE, { catchup_window_seconds: 10 }));
+    await plan(done.id, "now()");
+    await plan(late.id, "now() - interval '1 minute'");
+    const names = ["agent_schedule.completed", "agent_schedule.expired"];
+    await expect.poll(async () => (await named(call, names)).length, { timeout: 15_000 }).toBe(2);
+    const told = (await named(call, names)).map(({ event_name, payload }: any) => [
+      event_name,
+      payload.id,
+      payload.status,
+    ]);
+    expect(told.sort()).toEqual([
+      ["agent_schedule.completed", done.id, "completed"],
+      ["agent_schedule.expired", late.id, "expired"],
+    ]);
   });
 });

@@ -492,6 +492,64 @@ describe.concurrent("an endpoint that fails", () => {
   });
 });
 
+describe.concurrent("enabled, or active again, an endpoint", () => {
+  const failing = async (endpoint: { id: string }) =>
+    (await query("select failing_since from data.webhook_endpoints where id = $1", [endpoint.id]))[0].failing_since;
+  /** Its one delivery has failed, and comes again in an hour: nothing of it is due. */
+  async function failed() {
+    const all = await told({}, says(503, { "Retry-After": "3600" }));
+    await tell(all.owner, 1);
+    await expect.poll(() => failing(all.endpoint)).not.toBeNull();
+    return all;
+  }
+
+  it("begins to fail anew, though nothing was due meanwhile", async ({ expect }) => {
+    const { owner, receiver, endpoint } = await failed();
+    await must(owner("PATCH", at(endpoint), { status: "disabled" }), 200);
+    await wait(300);
+    await must(owner("POST", `${at(endpoint)}/enable`, {}), 200);
+    receiver.answer((response) => void setTimeout(() => response.end(), 1_000));
+    await tell(owner, 2);
+    await came(receiver, 2);
+    await wait(500);
+    expect(await failing(endpoint)).toBeNull();
+    await expect.poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered")).toHaveLength(1);
+  });
+
+  it("isn't disabled for days in which its org was suspended", async ({ expect }) => {
+    const { owner, receiver, endpoint, asDeveloper, at: app, acme } = await failed();
+    await must(asDeveloper("PATCH", `${app}/orgs/${acme}`, { status: "suspended" }), 200);
+    await query("update data.webhook_endpoints set failing_since = now() - interval '6 days' where id = $1", [
+      endpoint.id,
+    ]);
+    await tell(asDeveloper, 2, { org: acme });
+    await expect.poll(() => deliveriesOf(asDeveloper, endpoint)).toHaveLength(2);
+    await wait(500);
+    receiver.answer(says(200));
+    await must(asDeveloper("PATCH", `${app}/orgs/${acme}`, { status: "active" }), 200);
+    await came(receiver, 2);
+    await is(owner, endpoint, { status: "enabled", failing_since: null });
+  });
+
+  it("isn't disabled by what its address before says, that it is gone", async ({ expect }) => {
+    const gone: (() => void)[] = [];
+    const { owner, receiver, endpoint } = await told(
+      {},
+      (response) => void gone.push(() => says(410)(response, {} as never, 0)),
+    );
+    await tell(owner, 1);
+    await came(receiver, 1);
+    const other = await receiving();
+    await must(owner("PATCH", at(endpoint), { url: other.url }), 200);
+    await tell(owner, 2);
+    await came(other, 1);
+    for (const say of gone) say();
+    await came(other, 2);
+    await is(owner, endpoint, { status: "enabled" });
+    expect(new Set(other.orders())).toEqual(new Set([1, 2]));
+  });
+});
+
 describe.concurrent("a suspended org", () => {
   it("is sent nothing from within five seconds on; lifted, it goes on where it stood", {
     timeout: 60_000,
