@@ -95,7 +95,8 @@ insert into app.migrations (name) values
   ('2026-12-01-webhook-sweep'),
   ('2026-12-02-sso'),
   ('2026-12-03-invitations'),
-  ('2026-12-04-heard');
+  ('2026-12-04-heard'),
+  ('2026-12-04-kept');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -4088,7 +4089,7 @@ begin
   -- Each app says for how long; only places that have something older are looked at.
   for one in with kept as materialized (
       select a.id as app_id, app.id_at(now() - make_interval(days => coalesce((a.settings -> 'activity_retention_days')::integer, 400))) as entry,
-        app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,events}')::integer, 30))) as event,
+        now() - make_interval(days => coalesce((a.settings #> '{retention_days,events}')::integer, 30)) as told,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,occurrences}')::integer, 30))) as occurrence,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,runs}')::integer, 90))) as run,
         app.id_at(now() - make_interval(days => coalesce((a.settings #> '{retention_days,webhook_deliveries}')::integer, 30))) as delivery,
@@ -4099,15 +4100,19 @@ begin
          where e.app_id = t.app_id and e.sandbox_id = t.sandbox_id and e.id < 'afe_' || k.entry)
        or exists (select from data.model_calls c
          where c.app_id = t.app_id and c.sandbox_id = t.sandbox_id and c.id < 'mcl_' || k.entry)
-       or exists (select from data.events e where e.app_id = t.app_id and e.sandbox_id = t.sandbox_id and e.id < 'evt_' || k.event)
+       or exists (select from data.events e where e.app_id = t.app_id and e.sandbox_id = t.sandbox_id and e.id < 'evt_' || app.id_at(k.told)
+           and e.created_at < k.told)
        or exists (select from data.occurrences o
-         where o.app_id = t.app_id and o.sandbox_id = t.sandbox_id and o.id < 'occ_' || k.occurrence)
+         where o.app_id = t.app_id and o.sandbox_id = t.sandbox_id and o.id < 'occ_' || k.occurrence
+           and (o.fired_at is not null or o.outcome not in ('buffered', 'backfilled')))
        or exists (select from data.agent_routine_runs r
          where r.app_id = t.app_id and r.sandbox_id = t.sandbox_id and (r.id < 'arr_' || k.run or (r.id >= 'atr_' and r.id < 'atr_' || k.run)))
        or exists (select from data.webhook_deliveries d
          where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whd_' || k.delivery)
        or exists (select from data.webhook_receipts d
-         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whr_' || k.receipt) loop
+         where d.app_id = t.app_id and d.sandbox_id = t.sandbox_id and d.id < 'whr_' || k.receipt)
+     -- By no order: one that has much to delete keeps no other waiting, day by day.
+     order by random() loop
     exit when deleted >= most;
     delete from data.activity_feed_entries where ctid = any (array(
       select ctid from data.activity_feed_entries e
@@ -4119,11 +4124,12 @@ begin
        where c.app_id = one.app_id and c.sandbox_id = one.sandbox_id and c.id < 'mcl_' || one.entry limit most - deleted));
     get diagnostics n = row_count;
     deleted := deleted + n;
-    -- What is gone of an org's events, its head says: whoever pulls them is told of a gap.
+    -- What is gone of an org's events, its head says: whoever pulls them is told of a gap. One whose id is as old as the command
+    -- that it was told by stays for as long as it has been there itself.
     with past as (
       delete from data.events where ctid = any (array(
         select ctid from data.events e where e.app_id = one.app_id and e.sandbox_id = one.sandbox_id
-          and e.id < 'evt_' || one.event and e.sequence is not null limit most - deleted))
+          and e.id < 'evt_' || app.id_at(one.told) and e.created_at < one.told and e.sequence is not null limit most - deleted))
       returning org_id, sequence
     ), told as (
       update data.event_heads h set expired = greatest(h.expired, p.through)
@@ -4134,7 +4140,9 @@ begin
     deleted := deleted + n;
     delete from data.occurrences where ctid = any (array(
       select ctid from data.occurrences o
-       where o.app_id = one.app_id and o.sandbox_id = one.sandbox_id and o.id < 'occ_' || one.occurrence limit most - deleted));
+       where o.app_id = one.app_id and o.sandbox_id = one.sandbox_id and o.id < 'occ_' || one.occurrence
+         -- What still waits is to come.
+         and (o.fired_at is not null or o.outcome not in ('buffered', 'backfilled')) limit most - deleted));
     get diagnostics n = row_count;
     deleted := deleted + n;
     -- A run has some ten calls, which go with it.

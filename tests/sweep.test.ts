@@ -163,6 +163,35 @@ it("occurrences go after 30 days, or as many as their app says", async () => {
   expect(await left()).toEqual([]);
 });
 
+it("an occurrence that still waits stays, however old: it is to come", async () => {
+  const { app_id } = await own.newApp();
+  const of = (i: number) => derivedId("occurrence", Date.now() - 400 * 86_400_000, new Uint8Array(16).fill(i));
+  const outcomes = ["buffered", "backfilled", "cancelled", "missed"];
+  await own.database.exec(`
+    insert into data.agents (app_id, sandbox_id, org_id, id, name) values ('${app_id}', '-', '-', 'agi_x', 'Ada');
+    insert into data.occurrences (app_id, sandbox_id, org_id, agent_id, id, schedule_id, planned_at, outcome, overlap)
+      select '${app_id}', '-', '-', 'agi_x', id, 'asc_x', now() - n * interval '1 day', outcome, 'buffer_all'
+        from unnest('{${outcomes.map((_, i) => of(i))}}'::text[], '{${outcomes}}'::text[]) with ordinality as o (id, outcome, n)`);
+  await sweep(own.url);
+  const left = await own.database.query("select outcome from data.occurrences where app_id = $1 order by id", [app_id]);
+  expect(left).toEqual([{ outcome: "buffered" }, { outcome: "backfilled" }]);
+});
+
+it("an event goes when it is old itself, whatever its id says: what is numbered before it isn't lost with it", async () => {
+  const { app_id } = await own.newApp();
+  const id = (i: number) => derivedId("event", Date.now() - 40 * 86_400_000, new Uint8Array(16).fill(i));
+  await own.database.exec(`
+    insert into data.event_heads (app_id, sandbox_id, org_id) values ('${app_id}', '-', '-') on conflict do nothing;
+    insert into data.events (app_id, sandbox_id, org_id, id, sequence, name, payload, created_at)
+      values ('${app_id}', '-', '-', '${id(1)}', 1, 'custom.a', '{}', now() - interval '40 days'),
+             ('${app_id}', '-', '-', '${id(2)}', 2, 'custom.b', '{}', now())`);
+  await sweep(own.url);
+  const left = await own.database.query("select name from data.events where app_id = $1", [app_id]);
+  expect(left).toEqual([{ name: "custom.b" }]);
+  const heads = await own.database.query("select expired from data.event_heads where app_id = $1", [app_id]);
+  expect(heads).toEqual([{ expired: "1" }]);
+});
+
 it("runs that are over go after 90 days, a routine's and an automation's alike", async () => {
   const { app_id } = await own.newApp();
   const at = (kind: "agent_routine_run" | "automation_run", days: number) =>

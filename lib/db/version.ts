@@ -51,4 +51,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-02-sso",
   "2026-12-03-invitations",
   "2026-12-04-heard",
+  "2026-12-04-kept",
 ];

@@ -127,7 +127,7 @@ describe("GET /api/v1/events", () => {
     const last = events.find(({ payload }) => payload.n === 2).sequence;
     // Made when it says, as their ids do: the second is older than the first.
     await sql(
-      `update data.events set id = 'evt_' || app.id_at(now() - make_interval(days => 7, secs => 60 - sequence)) where org_id = $1
+      `update data.events set created_at = now() - make_interval(days => 7, secs => 60 - sequence), id = 'evt_' || app.id_at(now() - make_interval(days => 7, secs => 60 - sequence)) where org_id = $1
         and sequence <= $2 and sequence <> $2 - 1`,
       [acme, last],
     );
