@@ -50,4 +50,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-01-webhook-sweep",
   "2026-12-02-sso",
   "2026-12-03-invitations",
+  "2026-12-04-turns",
 ];

@@ -175,8 +175,8 @@ describe("a queue", () => {
   });
 
   it("is one of fifty in an org, at most, or of as many as the app's settings say", async () => {
-    const { acme, globex, app, as, asDeveloper } = await anApp();
-    await sql(`update data.apps set settings = '{"quotas": {"event_subscriptions": 3}}' where id = $1`, [app]);
+    const { acme, globex, as, asDeveloper, at: app } = await anApp();
+    await must(asDeveloper("PATCH", app, { settings: { quotas: { event_subscriptions: 3 } } }), 200);
     const body = { name: "x", event_names: ["custom.a"] };
     const made = await together(5, () => as(acme)("POST", "/api/v1/event_subscriptions", body));
     expect(made.map(({ status }) => status).sort()).toEqual([201, 201, 201, 422, 422]);
@@ -184,7 +184,7 @@ describe("a queue", () => {
     expect([refusal.code, refusal.message]).toEqual(["limit_reached", expect.stringContaining("An org has at most 3")]);
     await aSubscription(as(globex));
     await aSubscription(asDeveloper);
-    await sql("update data.apps set settings = '{}' where id = $1", [app]);
+    await must(asDeveloper("PATCH", app, { settings: { quotas: null } }), 200);
     await aSubscription(as(acme));
   });
 
