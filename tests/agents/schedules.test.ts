@@ -186,15 +186,22 @@ describe("a schedule", () => {
     const { call, make, as, acme } = await start();
     const { id } = await make();
     const other = `/api/v1/agents/${(await anAgent(as(acme))).id}/schedules/${id}`;
-    for (const [method, path] of [
+    for (const [method, path, body] of [
       ...[["GET", other] as const, ["PATCH", other] as const, ["DELETE", other] as const],
       ...[
         ["POST", `${other}/pause`] as const,
         ["POST", `${other}/resume`] as const,
         ["POST", `${other}/cancel`] as const,
       ],
+      ...[["GET", `${other}/occurrences`] as const, ["GET", `${other}/upcoming`] as const],
+      ["POST", `${other}/run`, {}] as const,
+      [
+        "POST",
+        `${other}/backfill`,
+        { from: new Date(Date.now() - DAY).toISOString(), to: new Date().toISOString() },
+      ] as const,
     ]) {
-      expect([method, path, (await call(method, path)).status]).toEqual([method, path, 404]);
+      expect([method, path, (await call(method, path, body)).status]).toEqual([method, path, 404]);
     }
   });
 

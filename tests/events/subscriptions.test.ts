@@ -12,7 +12,7 @@ import {
   system,
   together,
 } from "../harness/index.ts";
-import { acknowledge, aSubscription, at, claim, queued, tell } from "./stage.ts";
+import { acknowledge, aSubscription, at, claim, pull, queued, tell } from "./stage.ts";
 
 /** Acme's owner with a subscription, to whom so many orders were told. */
 async function withOrders(count: number, fields: object = {}) {
@@ -105,6 +105,28 @@ describe("a queue", () => {
     expect(numbers(entries)).toEqual([1, 2]);
     for (const { event } of entries) expect([event.sequence, typeof event.cursor]).toEqual([null, "string"]);
     expect((await must(admin("GET", at(subscription)), 200)).available_count).toBe(2);
+  });
+
+  it("holds just what its user reads of the log, whomever that is shown to", async () => {
+    const { acme, owners, as, aUser, aToken } = await anApp();
+    const [owner, user] = [as(acme), await aUser(acme)];
+    const member = caller(bearer((await aToken(user.id)).access_token));
+    const subscription = await aSubscription(member, { event_names: ["agent.created"] });
+    const readBy = (principal_type: string, principal: string | null) => ({
+      acl: { grants: [{ principal_type, principal, actions: ["read"] }] },
+    });
+    const lists = [
+      ...[readBy("everyone", null), readBy("user", user.id), readBy("user", owners[acme]!), readBy("org", acme)],
+      ...["admin", "member", "viewer"].map((role) => readBy("org_role", role)),
+    ];
+    for (const list of lists) await anAgent(owner, list);
+    await anAgent(member, lists[2]);
+    await anAgent(owner);
+    const { events } = await pull(member, { query: "&event_names[]=agent.created" });
+    const entries = await queued(member, subscription, events.length);
+    expect(entries.map(({ event }) => event.id)).toEqual(events.map(({ id }) => id));
+    // All but those of the owner's own and of other roles.
+    expect(events).toHaveLength(lists.length - 3 + 2);
   });
 
   it("hears of a name what came behind its being named, whatever the clock says, also handed on again", async () => {
@@ -204,6 +226,15 @@ describe("a claim", () => {
     expect(await claim(owner, subscription)).toMatchObject({ data: [], has_more: true });
     expect((await acknowledge(owner, first)).status).toBe(204);
     expect(numbers((await claim(owner, subscription)).data)).toEqual([2]);
+  });
+
+  it("lasts as long as the subscription says, or the claim itself", async () => {
+    const { owner, subscription } = await withOrders(2, { visibility_timeout_seconds: 600 });
+    const lasts = async (asked: object) => {
+      const [{ lease_expires_at }] = (await claim(owner, subscription, { max_events: 1, ...asked })).data;
+      return Math.round((Date.parse(lease_expires_at) - Date.now()) / 10_000) * 10;
+    };
+    expect([await lasts({}), await lasts({ visibility_timeout_seconds: 60 })]).toEqual([600, 60]);
   });
 
   it("of many skips what is leased, at most twenty", async () => {
