@@ -129,7 +129,8 @@ export async function runNow<K extends Reached>(
 /**
  * All that would have come between two instants, and what was planned there and came to nothing; what has begun, or
  * waits, is left as it is. Two round trips: only the row has the pattern, and only the Worker knows the clocks. 409 where
- * that was changed in between; 422 where more than a thousand would wait: then none does.
+ * that was changed in between; 422 where more than a thousand would wait: then none does. `id` is
+ * that of the first row that is made.
  */
 export async function backfill<K extends Reached>(
   db: TenantDb,
@@ -138,10 +139,7 @@ export async function backfill<K extends Reached>(
   { from, to, overlap }: Backfill,
 ): Promise<OccurrenceRow[]> {
   const row = await getRuled(db, of);
-  const items = itemsOf(ruleOf(row), from, to).map((planned_at, i) => ({
-    id: i ? newId("occurrence") : id,
-    planned_at,
-  }));
+  const items = itemsOf(ruleOf(row), from, to).map((planned_at) => ({ id: newId("occurrence"), planned_at }));
   const above = reachChild(db, of.kind, of.id, "write", of.agent);
   const own = sql.ref(scheduled[of.kind].column);
   const one = sql`1`.as("one");
@@ -168,7 +166,8 @@ export async function backfill<K extends Reached>(
     done: above.db.running<{ unchanged: boolean; fits: boolean }>(sql`with above as (
         ${above.rows.where(able[of.kind].where as never).selectAll()}),
       nothing as (${nothing.select("id")}),
-      fresh as (select item.* from above, jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (id text, planned_at timestamptz)
+      fresh as (select case row_number() over (order by item.planned_at) when 1 then ${id} else item.id end as id,
+          item.planned_at from above, jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (id text, planned_at timestamptz)
         where not exists (${planned.select(one)}) and not exists (${begun.select(one)})),
       room as (select unchanged, unchanged and (${waitingOf(db, sql`above.id`).select(sql`count(*)`.as("n"))})
           + (select count(*) from nothing) + (select count(*) from fresh) <= ${MOST_WAITING} as fits

@@ -69,6 +69,13 @@ describe("POST /api/v1/agents/{agent}/schedules", () => {
     ["a thread", { ...daily, thread: "thr_0000000000000000000000" }, "thread"],
     ["no run at all", { ...daily, max_runs: 0 }, "max_runs"],
     ["nothing to do", { ...daily, instructions: "" }, "instructions"],
+    ["too much to do", { ...daily, instructions: "x".repeat(10_001) }, "instructions"],
+    ["a million runs and one", { ...daily, max_runs: 1_000_001 }, "max_runs"],
+    ["an overlap that is none", { ...daily, overlap: "sometimes" }, "overlap"],
+    ["a catchup that is none", { ...daily, catchup: "two" }, "catchup"],
+    ["a window of less than ten seconds", { ...daily, catchup_window_seconds: 9 }, "catchup_window_seconds"],
+    ["a window of more than a year", { ...daily, catchup_window_seconds: 31_622_401 }, "catchup_window_seconds"],
+    ["a jitter of more than an hour", { ...daily, jitter_seconds: 3601 }, "jitter_seconds"],
   ])("refuses %s: 422 on the field", async (_, body, field) => {
     const { call, at } = await start();
     expect(faults(await call("POST", at, body))).toEqual([422, field]);

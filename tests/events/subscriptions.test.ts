@@ -196,6 +196,45 @@ describe("a queue", () => {
     expect(numbers(await queued(owner, subscription, 2))).toEqual([1, 4]);
   });
 
+  it("is refused beyond its bounds, by the field", async () => {
+    const { acme, as } = await anApp();
+    const owner = as(acme);
+    const one = { name: "x", event_names: ["custom.a"] };
+    const { id } = await aSubscription(owner);
+    const faults = async (method: string, path: string, body?: object) => {
+      const answer = await owner(method, path, body);
+      return [answer.status, ...(answer.body.error?.fields ?? []).map(({ field }: any) => field)];
+    };
+    for (const [field, ...values] of [
+      ["max_pending_events", 0, 1001],
+      ["retention_seconds", 7199, 2_592_001],
+      ["visibility_timeout_seconds", 14, 3601],
+      ["event_names", [], Array(101).fill("custom.a")],
+    ] as [string, ...unknown[]][]) {
+      for (const value of values) {
+        const body = { ...one, [field]: value };
+        expect([value, ...(await faults("POST", "/api/v1/event_subscriptions", body))]).toEqual([value, 422, field]);
+        expect([value, ...(await faults("PATCH", at({ id }), { [field]: value }))]).toEqual([value, 422, field]);
+      }
+    }
+    for (const [field, ...values] of [
+      ["max_events", 0, 21],
+      ["wait_seconds", -1, 21],
+      ["visibility_timeout_seconds", 14, 3601],
+      ["consumer_id", "", "x".repeat(129)],
+      ["request_id", "", "x".repeat(129)],
+    ] as [string, ...unknown[]][]) {
+      for (const value of values) {
+        expect([value, ...(await faults("POST", `${at({ id })}/claim`, { [field]: value }))]).toEqual([
+          value,
+          422,
+          field,
+        ]);
+      }
+    }
+    expect(await faults("GET", "/api/v1/event_subscriptions?per_page=101")).toEqual([422, "per_page"]);
+  });
+
   it("is one of fifty in an org, at most, or of as many as the app's settings say", async () => {
     const { acme, globex, as, asDeveloper, at: app } = await anApp();
     await must(asDeveloper("PATCH", app, { settings: { quotas: { event_subscriptions: 3 } } }), 200);

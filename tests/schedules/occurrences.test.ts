@@ -353,6 +353,19 @@ describe("POST …/backfill", () => {
     expect(again.data).toEqual(after);
   });
 
+  it("is one for a key, also where the first of its instants has its row", async () => {
+    const { make, plan, become, call, schedules } = await start();
+    const { id } = await make({ ...hourly, ...week, instructions: STAYS });
+    await plan(id, at(hoursAgo(2)));
+    await become(id, "missed", "missed", "fired");
+    await sql("delete from data.occurrences where schedule_id = $1 and planned_at = $2", [id, hoursAgo(1)]);
+    const body = { from: hoursAgo(2), to: hoursAgo(1) };
+    const fill = () => call("POST", `${schedules}/${id}/backfill`, body, { "Idempotency-Key": "one" });
+    await must(fill(), 200);
+    await become(id, "skipped_overlap", "skipped_overlap", "fired");
+    expect((await fill()).headers.get("Idempotent-Replayed")).toBe("true");
+  });
+
   it("brings what came to nothing and what never was, as many as may wait together; or nothing at all", async () => {
     const { make, to } = await start();
     const { id } = await make({ ...hourly, instructions: STAYS, overlap: "buffer_all" });
