@@ -518,6 +518,17 @@ describe("a routine's schedule", () => {
     expect(instants(data)).toEqual([hoursAgo(-1), hoursAgo(-2)]);
   });
 
+  it("is planned anew where its pattern or its zone is changed", async () => {
+    const { at, call, next } = await aRoutine({ timezone: "UTC" }, { schedule: "0 0 1 1 *" });
+    expect((await next()).slice(4)).toBe("-01-01T00:00:00.000Z");
+    const isAt = (instant: string) =>
+      expect.poll(async () => (await next()).slice(4), { timeout: 10_000 }).toBe(instant);
+    await must(call("PATCH", at, { schedule: "30 6 1 1 *" }), 200);
+    await isAt("-01-01T06:30:00.000Z");
+    await must(call("PATCH", at, { event_config: { "schedule.cron": { timezone: "Asia/Kathmandu" } } }), 200);
+    await isAt("-01-01T00:45:00.000Z");
+  });
+
   it("has its policies in event_config: 422 on what is none", async () => {
     const { at, call } = await aRoutine();
     for (const [name, value] of Object.entries({
