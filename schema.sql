@@ -96,7 +96,8 @@ insert into app.migrations (name) values
   ('2026-12-02-sso'),
   ('2026-12-03-invitations'),
   ('2026-12-04-heard'),
-  ('2026-12-04-kept');
+  ('2026-12-04-kept'),
+  ('2026-12-04-turns');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -1405,7 +1406,7 @@ create index agent_routine_runs_open_idx on data.agent_routine_runs (app_id, san
   where status in ('pending', 'running');
 create index agent_routine_runs_planned_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id)
   where planned_at is not null and status in ('pending', 'running');
-create index agent_routine_runs_look_at_idx on data.agent_routine_runs (look_at)
+create index agent_routine_runs_behind_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, look_at)
   where look_at is not null and status in ('pending', 'running');
 create index agent_routine_runs_dedupe_idx on data.agent_routine_runs (app_id, sandbox_id, org_id, routine_id, dedupe_key, created_at)
   where dedupe_key is not null;
@@ -1802,7 +1803,8 @@ create index agent_sessions_schedule_idx on data.agent_sessions (app_id, sandbox
 create index agent_sessions_open_idx on data.agent_sessions (app_id, sandbox_id, org_id, schedule_id)
   where schedule_id is not null and status in ('pending', 'running', 'waiting');
 create unique index agent_sessions_trajectory_key on data.agent_sessions (app_id, sandbox_id, trajectory_id);
-create index agent_sessions_look_at_idx on data.agent_sessions (look_at) where look_at is not null;
+create index agent_sessions_behind_idx on data.agent_sessions (app_id, sandbox_id, org_id, look_at)
+  where look_at is not null and status in ('pending', 'running', 'waiting');
 -- A page of a hundred makes 20 MB.
 alter table data.agent_sessions
   add constraint agent_sessions_model_check check (octet_length(model) <= 800),
@@ -3511,20 +3513,42 @@ end $$;
 grant execute on function app.show_invitation to agentry_api;
 
 -- For the sweep, which is nobody's either and takes a MAC of its own: sessions whose object should have been heard of by
--- now. Each is claimed for a minute. Of a suspended org, when that is active again; of what has ended, never.
+-- now, places in turn: the first of each before the second of any, so that an org of which thousands are behind holds up no
+-- other. Each is claimed for a minute. Of a suspended org, when that is active again; of what has ended, never.
 create function app.claim_behind(mac bytea, most integer) returns setof data.agent_sessions
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac('objects.sweep', mac);
-  return query update data.agent_sessions s set look_at = now() + interval '60 seconds'
-    where s.ctid = any (array(select b.ctid from data.agent_sessions b
-      where b.look_at < now() and b.status in ('pending', 'running', 'waiting')
-        and not exists (select from data.orgs o
-          where (o.app_id, o.sandbox_id, o.id) = (b.app_id, b.sandbox_id, b.org_id) and o.status = 'suspended')
-        and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
-          and e.id in (b.sandbox_id, b.org_id, b.user_id, b.agent_id))
-      order by b.look_at limit most for no key update skip locked))
-    returning s.*;
+  -- From place to place along the index of what is to be looked at, however much there is of it in each.
+  return query with recursive place as (
+    (select b.app_id, b.sandbox_id, b.org_id from data.agent_sessions b where b.look_at is not null and b.status in ('pending', 'running', 'waiting')
+      order by 1, 2, 3 limit 1)
+    union all
+    select n.* from place p cross join lateral (select b.app_id, b.sandbox_id, b.org_id from data.agent_sessions b
+      where b.look_at is not null and b.status in ('pending', 'running', 'waiting')
+        and (b.app_id, b.sandbox_id, b.org_id) > (p.app_id, p.sandbox_id, p.org_id)
+      order by 1, 2, 3 limit 1) n
+  ), behind as (
+    select p.* from place p
+     where exists (select from data.agent_sessions b where b.look_at < now() and b.status in ('pending', 'running', 'waiting')
+         and (b.app_id, b.sandbox_id, b.org_id) = (p.app_id, p.sandbox_id, p.org_id))
+       and not exists (select from data.orgs o
+         where (o.app_id, o.sandbox_id, o.id) = (p.app_id, p.sandbox_id, p.org_id) and o.status = 'suspended')
+  ), turns as (
+    select one.* from behind p cross join lateral (
+      select b.ctid as at, row_number() over (order by b.look_at) as turn from data.agent_sessions b
+       where b.look_at < now() and b.status in ('pending', 'running', 'waiting')
+         and (b.app_id, b.sandbox_id, b.org_id) = (p.app_id, p.sandbox_id, p.org_id)
+         and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
+           and e.id in (b.sandbox_id, b.org_id, b.user_id, b.agent_id))
+       order by b.look_at limit (select 1 + 10 * most / count(*) from behind)) one
+  )
+  update data.agent_sessions r set look_at = now() + interval '60 seconds'
+   where r.ctid = any (array(select b.ctid from data.agent_sessions b
+       where b.ctid = any (array(select t.at from turns t order by t.turn, random() limit most))
+       for no key update skip locked))
+     and r.look_at < now()
+  returning r.*;
 end $$;
 grant execute on function app.claim_behind to agentry_api;
 
@@ -3533,15 +3557,36 @@ create function app.claim_behind_runs(mac bytea, most integer) returns setof dat
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform app.check_mac('objects.sweep', mac);
-  return query update data.agent_routine_runs r set look_at = now() + interval '60 seconds'
-    where r.ctid = any (array(select b.ctid from data.agent_routine_runs b
-      where b.look_at < now() and b.status in ('pending', 'running')
-        and not exists (select from data.orgs o
-          where (o.app_id, o.sandbox_id, o.id) = (b.app_id, b.sandbox_id, b.org_id) and o.status = 'suspended')
-        and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
-          and e.id in (b.sandbox_id, b.org_id, b.agent_id))
-      order by b.look_at limit most for no key update skip locked))
-    returning r.*;
+  -- From place to place along the index of what is to be looked at, however much there is of it in each.
+  return query with recursive place as (
+    (select b.app_id, b.sandbox_id, b.org_id from data.agent_routine_runs b where b.look_at is not null and b.status in ('pending', 'running')
+      order by 1, 2, 3 limit 1)
+    union all
+    select n.* from place p cross join lateral (select b.app_id, b.sandbox_id, b.org_id from data.agent_routine_runs b
+      where b.look_at is not null and b.status in ('pending', 'running')
+        and (b.app_id, b.sandbox_id, b.org_id) > (p.app_id, p.sandbox_id, p.org_id)
+      order by 1, 2, 3 limit 1) n
+  ), behind as (
+    select p.* from place p
+     where exists (select from data.agent_routine_runs b where b.look_at < now() and b.status in ('pending', 'running')
+         and (b.app_id, b.sandbox_id, b.org_id) = (p.app_id, p.sandbox_id, p.org_id))
+       and not exists (select from data.orgs o
+         where (o.app_id, o.sandbox_id, o.id) = (p.app_id, p.sandbox_id, p.org_id) and o.status = 'suspended')
+  ), turns as (
+    select one.* from behind p cross join lateral (
+      select b.ctid as at, row_number() over (order by b.look_at) as turn from data.agent_routine_runs b
+       where b.look_at < now() and b.status in ('pending', 'running')
+         and (b.app_id, b.sandbox_id, b.org_id) = (p.app_id, p.sandbox_id, p.org_id)
+         and not exists (select from app.endings e where (e.app_id, e.sandbox_id) = (b.app_id, b.sandbox_id)
+           and e.id in (b.sandbox_id, b.org_id, b.agent_id))
+       order by b.look_at limit (select 1 + 10 * most / count(*) from behind)) one
+  )
+  update data.agent_routine_runs r set look_at = now() + interval '60 seconds'
+   where r.ctid = any (array(select b.ctid from data.agent_routine_runs b
+       where b.ctid = any (array(select t.at from turns t order by t.turn, random() limit most))
+       for no key update skip locked))
+     and r.look_at < now()
+  returning r.*;
 end $$;
 grant execute on function app.claim_behind_runs to agentry_api;
 

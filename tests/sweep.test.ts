@@ -1,5 +1,6 @@
 /** What is past its time goes, in every tenant, and nothing else does. */
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { mac } from "../lib/auth/secrets.ts";
 import { sweep } from "../lib/db/sweep.ts";
 import { derivedId, newId } from "../lib/ids.ts";
 import { bearer, type Call, caller, developer, must } from "./harness/index.ts";
@@ -210,6 +211,37 @@ it("runs that are over go after 90 days, a routine's and an automation's alike",
     app_id,
   ]);
   expect(left.map(({ id }) => id).sort()).toEqual(kept.toSorted());
+});
+
+it("an org of which thousands are behind holds up no other", async () => {
+  const [flooded, other] = [await own.newApp(), await own.newApp()];
+  await own.database.exec(`
+    insert into data.agents (app_id, sandbox_id, org_id, id, name)
+      values ('${flooded.app_id}', '-', '-', 'agi_x', 'Ada'), ('${other.app_id}', '-', '-', 'agi_x', 'Eve');
+    insert into data.agent_routine_runs (app_id, sandbox_id, org_id, id, agent_id, look_at)
+      select '${flooded.app_id}', '-', '-', 'arr_' || n, 'agi_x', now() - interval '1 hour' from generate_series(1, 2000) n
+      union all select '${other.app_id}', '-', '-', 'arr_1', 'agi_x', now() - interval '1 second';
+    insert into data.agent_sessions (app_id, sandbox_id, org_id, id, agent_id, trajectory_id, instructions, max_turns, max_tokens,
+        max_runs_per_turn, start_idle, on_idle, look_at)
+      select app_id, sandbox_id, org_id, 'ags_' || id, agent_id, 'trj_' || id, '', 1, 1, 1, false, 'wait', look_at
+        from data.agent_routine_runs where look_at < now()`);
+  const tag = Buffer.from(await mac(own.root, "objects.sweep", "door")).toString("hex");
+  for (const name of ["claim_behind", "claim_behind_runs"]) {
+    const claim = async () =>
+      Object.groupBy(
+        await own.database.query<{ app_id: string }>(`select app_id from app.${name}('\\x${tag}', 100)`),
+        ({ app_id }) => (app_id === other.app_id ? "other" : "flooded"),
+      );
+    const first = await claim();
+    expect([name, first.other?.length, first.flooded?.length]).toEqual([name, 1, 99]);
+    // Each is claimed for a minute.
+    const second = await claim();
+    expect([name, second.other?.length, second.flooded?.length]).toEqual([name, undefined, 100]);
+  }
+  // They are no rows of an object's, whom the sweep would look for.
+  await own.database.exec(
+    "update data.agent_sessions set look_at = null; update data.agent_routine_runs set look_at = null",
+  );
 });
 
 it("receipts of webhooks go after 30 days, or as many as their app says, a week at least", async () => {

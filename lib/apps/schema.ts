@@ -78,6 +78,7 @@ const settings = v.pipe(
             webhook_endpoints: quota,
             inbound_webhooks: quota,
             computers: quota,
+            ...{ schedules: quota, event_subscriptions: quota, event_waits: quota, automations: quota },
           }),
         ),
       ),

@@ -406,13 +406,13 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
 
   for (const [i, schedule] of maps(template.schedules).entries()) {
     const pointer = `/schedules/${i}`;
-    // What was to come once, and has gone by since it was exported, has expired.
-    const isPast = Date.parse(String(schedule.scheduled_at)) <= Date.now();
     const { status, ...said } = schedule;
-    const body = read(createScheduleBody, isPast ? { ...said, scheduled_at: LATER } : said, pointer);
+    const body = read(createScheduleBody, said, pointer);
     if (status != null && status !== "active" && status !== "paused") tell(pointer, "is neither active nor paused");
     if (!body) continue;
     const timezone = body.timezone ?? "Etc/UTC";
+    // What was to come once, and has gone by since it was exported, has expired.
+    const isPast = body.scheduled_at != null && Date.parse(body.scheduled_at) <= Date.now();
     const next = body.cron_expression
       ? nextOccurrence(parseCron(body.cron_expression)!, timezone, Date.now())
       : Date.parse(body.scheduled_at!);
@@ -425,7 +425,7 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     rows.agent_schedules.push({
       ...{ id: newId("agent_schedule"), schedule_type: body.schedule_type, timezone, instructions: body.instructions },
       cron_expression: body.cron_expression ?? null,
-      scheduled_at: isPast ? schedule.scheduled_at : (body.scheduled_at ?? null),
+      scheduled_at: body.scheduled_at ?? null,
       ...{ max_runs: body.max_runs ?? null, metadata: body.metadata ?? {} },
       ...{ ...usualPolicies, ...pick(body, ...Object.keys(usualPolicies)) },
       status: isActive ? "active" : isPast ? "expired" : "paused",
@@ -486,8 +486,6 @@ export function planTemplate(template: Said, { suffix, configs, templates, at, a
     metadata: isMap(template.metadata) ? template.metadata : undefined,
   };
 }
-
-const LATER = "9999-01-01T00:00:00Z";
 
 /** What says that a builtin waits for what it needs. */
 const waiting = (builtin: { key: string; label: string }, tool: Id<"agent_tool">): Row => ({

@@ -52,4 +52,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-03-invitations",
   "2026-12-04-heard",
   "2026-12-04-kept",
+  "2026-12-04-turns",
 ];

@@ -7,9 +7,10 @@ import { timeZone } from "../schedules/time-zone.ts";
 /** Under which an `event_config` has what concerns the clock. */
 export const CRON_EVENT = "schedule.cron";
 
+/** Whatever an event of the app's own may be called, too. */
 export const eventName = v.pipe(
   text(100),
-  v.regex(/^[a-z0-9_]+(\.[a-z0-9_]+)*$/, "must be an event's name, as thread.message_added"),
+  v.regex(/^[a-z0-9_][a-z0-9_.-]*$/, "must be an event's name, as thread.message_added"),
 );
 const whole = (min: number, max: number) =>
   v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max))));

@@ -3,6 +3,9 @@ import type { Found, Waiting, Work } from "./claim.ts";
 import { type Met, plan, settle } from "./plan.ts";
 import { instants, ruleOf, type Scheduled } from "./rule.ts";
 
+/** So many come in a turn, and no row more is begun: a statement has to end in its time. The others stay due. */
+export const MOST_COMES = 1000;
+
 /** What is to be done with what was found. `ends`: schedules whose sessions are to be cancelled before. */
 export function judge(found: Found, now: number, suspended: boolean): Record<Scheduled, Work> & { ends: string[] } {
   const work = { agent_schedule: none(), agent_routine: none(), automation: none(), ends: [] as string[] };
@@ -21,6 +24,7 @@ export function judge(found: Found, now: number, suspended: boolean): Record<Sch
   }
   for (const kind of ["agent_schedule", "agent_routine", "automation"] as const) {
     for (const row of found[kind]) {
+      if (work[kind].comes.length >= MOST_COMES) break;
       const { id, next_run_at: was, updated_at: seen, busy, waiting } = row;
       const rule = ruleOf(row);
       const at = (instant: number | null) => (instant === null ? null : new Date(instant).toISOString());

@@ -64,6 +64,7 @@ export function settle<W extends { overlap: Overlap }>(waiting: readonly W[], me
 /** What becomes of all that is due now, from the next on. In a suspended org nothing starts, and nothing is caught up. */
 export function plan(one: Planned, now: number, { suspended = false, ...met }: Met & { suspended?: boolean }): Plan {
   const { cron, timezone, overlap, catchup } = one;
+  if (one.left === 0) return { occurrences: [], next: null, status: "completed", ran: 0 };
   const after = (at: number) => cron && nextOccurrence(cron, timezone, at);
   const latest = catchup === "none" ? LATE_MS - 1 : one.catchup_window_seconds * 1000;
   const due: { at: number; late: number }[] = [];

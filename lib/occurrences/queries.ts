@@ -82,31 +82,6 @@ const able: Record<Reached, { where: RawBuilder<boolean>; otherwise: () => Error
   },
 };
 
-/** The rows that are made by hand, below what they are of. They wait; what becomes of them, the Scheduler says. */
-function made<K extends Reached>(
-  db: TenantDb,
-  { kind, id, agent }: Of<K>,
-  items: object[],
-  overlap: RawBuilder<unknown>,
-  where: RawBuilder<boolean>,
-) {
-  const of = reachChild(db, kind, id, "write", agent);
-  const room = sql<boolean>`(select count(*) from (${waitingOf(db, sql`above.id`).select("id").limit(MOST_WAITING)}) w)
-    + ${items.length} <= ${MOST_WAITING}`;
-  const rows = of.rows.where(able[kind].where as never).where(where as never);
-  const from = sql`(${rows.selectAll()}) as above,
-    jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (id text, planned_at timestamptz, outcome text) where ${room}`;
-  const insert = db.insertFrom("above", from, "occurrences", {
-    id: sql`item.id`,
-    agent_id: sql`above.agent_id`,
-    [scheduled[kind].column]: sql`above.id`,
-    planned_at: sql`coalesce(item.planned_at, clock_timestamp())`,
-    outcome: sql`item.outcome`,
-    overlap,
-  });
-  return { of, insert, room };
-}
-
 /** What an occurrence does that meets another: as the body says, or else the row above. */
 const overlapOf = (kind: Reached, overlap: Overlap | null | undefined): RawBuilder<unknown> =>
   overlap
@@ -122,26 +97,40 @@ const tooMany = () =>
     `At most ${MOST_WAITING} occurrences of one wait at once. Let some of them come first.`,
   );
 
-/** One more, now: it counts nothing towards max_runs. It waits until the Scheduler has looked. */
+/** What a row that is made by hand has of the one above. It waits; what becomes of it, the Scheduler says. */
+const madeOf = (kind: Reached) => ({
+  agent_id: sql`above.agent_id`,
+  [scheduled[kind].column]: sql`above.id`,
+});
+
+/** One more, now: it counts nothing towards max_runs. */
 export async function runNow<K extends Reached>(
   db: TenantDb,
   of: Of<K>,
   id: Id<"occurrence">,
   overlap: Overlap | null | undefined,
 ): Promise<OccurrenceRow> {
-  const { of: above, insert } = made(db, of, [{ id, outcome: "buffered" }], overlapOf(of.kind, overlap), sql`true`);
+  const above = reachChild(db, of.kind, of.id, "write", of.agent);
+  const rows = above.rows.where(able[of.kind].where as never);
+  const waiting = waitingOf(db, sql`above.id`).select(sql`count(*)`.as("n"));
+  const from = sql`(${rows.selectAll()}) as above where (${waiting}) < ${MOST_WAITING}`;
+  const insert = db.insertFrom("above", from, "occurrences", {
+    ...{ id: sql`${id}`, ...madeOf(of.kind), planned_at: sql`clock_timestamp()` },
+    ...{ outcome: sql`'buffered'`, overlap: overlapOf(of.kind, overlap) },
+  });
   const { row, found } = await above.db.batch({
     row: above.db.running<OccurrenceRow>(sql`${insert} returning *`),
-    found: above.rows.where(able[of.kind].where as never).select("id" as never),
+    found: rows.select("id" as never),
   });
   if (!row[0]) throw found.length ? tooMany() : able[of.kind].otherwise();
   return row[0];
 }
 
 /**
- * All that would have come between two instants, those that have begun or still wait left as they are. Two round trips: only
- * the row has the pattern, and only the Worker knows the clocks. 409 where the pattern was changed in between; 422 on more
- * than a thousand.
+ * All that would have come between two instants, and what was planned there and came to nothing; what has begun, or
+ * waits, is left as it is. Two round trips: only the row has the pattern, and only the Worker knows the clocks. 409 where
+ * that was changed in between; 422 where more than a thousand would wait: then none does. `id` is
+ * that of the first row that is made.
  */
 export async function backfill<K extends Reached>(
   db: TenantDb,
@@ -150,32 +139,47 @@ export async function backfill<K extends Reached>(
   { from, to, overlap }: Backfill,
 ): Promise<OccurrenceRow[]> {
   const row = await getRuled(db, of);
-  const items = itemsOf(ruleOf(row), from, to).map((planned_at, i) => ({
-    ...{ id: i ? newId("occurrence") : id, planned_at, outcome: "backfilled" },
-  }));
-  const unchanged = sql<boolean>`updated_at = ${row.updated_at}::timestamptz`;
-  const { of: above, insert, room } = made(db, of, items, overlapOf(of.kind, overlap), unchanged);
+  const items = itemsOf(ruleOf(row), from, to).map((planned_at) => ({ id: newId("occurrence"), planned_at }));
+  const above = reachChild(db, of.kind, of.id, "write", of.agent);
   const own = sql.ref(scheduled[of.kind].column);
-  const these = sql<boolean>`${own} in (${above.rows.select("id" as never)}) and planned_at between ${from} and ${to}`;
-  const rows = above.rows.where(able[of.kind].where as never);
-  // What was planned there, and came to nothing, comes now.
+  const one = sql`1`.as("one");
+  const these = db
+    .selectFrom("occurrences")
+    .where(sql<boolean>`${own} in (${above.rows.select("id" as never)}) and planned_at between ${from} and ${to}`);
+  const nothing = these.where(sql<boolean>`outcome in ('missed', 'skipped_overlap', 'suspended', 'cancelled')`);
+  const planned = db
+    .selectFrom("occurrences")
+    .where(sql<boolean>`${own} = above.id and occurrences.planned_at = item.planned_at`);
+  // A run is kept longer than the row that says what began it.
+  const begun = db
+    .selectFrom("agent_routine_runs")
+    .where(sql<boolean>`agent_routine_runs.routine_id = above.id and agent_routine_runs.planned_at = item.planned_at`);
   const again = db
     .updateTable("occurrences")
     .set({ outcome: "backfilled", overlap: sql`coalesce(${overlap ?? null}, overlap)` })
-    .where(these)
-    .where(sql<boolean>`outcome in ('missed', 'skipped_overlap', 'suspended', 'cancelled')`)
-    .where(sql<boolean>`exists (${rows.where(unchanged).select(sql`1`.as("one"))})`);
-  const { found, all } = await above.db.batch({
-    found: db.running<{ unchanged: boolean; room: boolean }>(
-      sql`select ${unchanged} as unchanged, ${room} as room from (${rows.selectAll()}) as above`,
-    ),
-    again,
-    made: above.db.running(sql`${insert} on conflict do nothing`),
-    all: db.selectFrom("occurrences").selectAll().where(these).orderBy("planned_at").limit(MOST_BACKFILLED),
+    .where(sql<boolean>`id in (select id from nothing) and (select fits from room)`);
+  const make = db.insertFrom("above", sql`above, fresh where (select fits from room)`, "occurrences", {
+    ...{ id: sql`fresh.id`, ...madeOf(of.kind), planned_at: sql`fresh.planned_at` },
+    ...{ outcome: sql`'backfilled'`, overlap: overlapOf(of.kind, overlap) },
   });
-  if (!found[0]) throw able[of.kind].otherwise();
-  if (!found[0].room) throw tooMany();
-  if (!found[0].unchanged) throw refused("schedule_changed", "This was changed while it was being read. Try again.");
+  const { done, all } = await above.db.batch({
+    done: above.db.running<{ unchanged: boolean; fits: boolean }>(sql`with above as (
+        ${above.rows.where(able[of.kind].where as never).selectAll()}),
+      nothing as (${nothing.select("id")}),
+      fresh as (select case row_number() over (order by item.planned_at) when 1 then ${id} else item.id end as id,
+          item.planned_at from above, jsonb_to_recordset(${JSON.stringify(items)}::jsonb) as item (id text, planned_at timestamptz)
+        where not exists (${planned.select(one)}) and not exists (${begun.select(one)})),
+      room as (select unchanged, unchanged and (${waitingOf(db, sql`above.id`).select(sql`count(*)`.as("n"))})
+          + (select count(*) from nothing) + (select count(*) from fresh) <= ${MOST_WAITING} as fits
+        from above, lateral (select above.updated_at = ${row.updated_at}::timestamptz as unchanged) seen),
+      again as (${again as unknown as RawBuilder<unknown>}),
+      made as (${make} on conflict do nothing)
+      select unchanged, fits from room`),
+    all: these.selectAll().orderBy("planned_at").limit(MOST_BACKFILLED),
+  });
+  if (!done[0]) throw able[of.kind].otherwise();
+  if (!done[0].unchanged) throw refused("schedule_changed", "This was changed while it was being read. Try again.");
+  if (!done[0].fits) throw tooMany();
   return all as OccurrenceRow[];
 }
 

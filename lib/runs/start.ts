@@ -175,7 +175,7 @@ export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => bool
     const { quotas } = quota[0]!;
     const { count, oldest } = begun[0]!;
     const { admission, reached } = admit(
-      waiting.map(inTurn),
+      waiting.map(inTurn).sort((a, b) => (a.id < b.id ? -1 : 1)),
       running.map(inTurn),
       quotas,
       quotas.runs_started_per_minute - count,
@@ -216,9 +216,12 @@ async function look(db: TenantDb) {
   const overlap = sql<Overlap>`case when event_name <> ${CRON_EVENT} then coalesce(${policy} ->> 'overlap', 'allow_all')
     when payload ->> 'overlap' = 'cancel_other' then 'cancel_other' else 'allow_all' end`;
   const open = runs.where("status", "in", ["pending", "running"]);
-  const nth = sql<number>`row_number() over (partition by coalesce(automation_id, agent_id) order by id)`;
+  // Of each agent some of each of its routines: those that wait for one of their own hold up no other.
   const waiting = open.where("status", "=", "pending").where("admitted_at", "is", null);
-  const first = waiting.select(["id", nth.as("nth")]).as("first");
+  const ofRoutine = sql<number>`row_number() over (partition by coalesce(automation_id, routine_id, id) order by id)`;
+  const turns = waiting.select(["id", "agent_id", "automation_id", ofRoutine.as("turn")]);
+  const first = sql<{ id: string; nth: number }>`(select id, row_number() over
+    (partition by coalesce(automation_id, agent_id) order by turn, id) as nth from (${turns}) turns)`.as("first");
   return db.batch({
     quota: quotasOf(db),
     running: open.where("admitted_at", "is not", null).select(["id", "agent_id", "routine_id", "automation_id"]),

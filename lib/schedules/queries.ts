@@ -1,11 +1,12 @@
 import { sql } from "kysely";
 import { createChild, reachChild, updateChild } from "../agents/children.ts";
+import type { ScheduleStatus } from "../db/schema.ts";
 import { mustHold } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { invalid, notFound, refused, unprocessable } from "../errors.ts";
 import type { Id } from "../ids.ts";
 import { nextOccurrence, parseCron, shortestInterval } from "./clock.ts";
-import type { CreateSchedule, ScheduleRow, UpdateSchedule } from "./schema.ts";
+import { type CreateSchedule, IN_FUTURE, type ScheduleRow, type UpdateSchedule } from "./schema.ts";
 
 export const UTC = "Etc/UTC";
 
@@ -30,6 +31,10 @@ function nextRun(cron_expression: string, timezone: string): string {
 const checked = (db: TenantDb, cron: string | null | undefined) =>
   cron ? notTooOften(db, shortestInterval(parseCron(cron)!), "cron_expression") : db;
 
+/** This database behind that an instant, where there is one, is to come. */
+const toCome = (db: TenantDb, scheduled_at: string | null | undefined) =>
+  scheduled_at ? db.behind(mustHold(sql`${scheduled_at}::timestamptz > now()`, "scheduled_at", IN_FUTURE)) : db;
+
 /** Makes a schedule of an agent, and says when it comes first. */
 export function createSchedule(
   db: TenantDb,
@@ -38,7 +43,7 @@ export function createSchedule(
   { thread: _, cron_expression, scheduled_at, max_runs, metadata, ...body }: CreateSchedule,
 ): Promise<ScheduleRow> {
   const timezone = body.timezone ?? UTC;
-  return createChild(checked(db, cron_expression), "agent_schedule", agent, id, {
+  return createChild(toCome(checked(db, cron_expression), scheduled_at), "agent_schedule", agent, id, {
     ...{ ...body, timezone },
     cron_expression: cron_expression ?? null,
     scheduled_at: scheduled_at ?? null,
@@ -51,21 +56,30 @@ export function createSchedule(
 const ended = () => unprocessable("schedule_ended", "This schedule is completed, cancelled or expired: it stays so.");
 const goesOn = { where: sql<boolean>`status in ('active', 'paused')`, otherwise: ended };
 
-/** Changes a schedule that has not ended; a new time is when it comes next. */
+/** Changes a schedule that has not ended; a new time is when it comes next. One that has run `max_runs` times is completed. */
 export function updateSchedule(
   db: TenantDb,
   agent: string,
   id: Id<"agent_schedule">,
-  { thread: _, metadata, ...body }: UpdateSchedule,
+  { thread: _, ...given }: UpdateSchedule,
 ): Promise<ScheduleRow> {
-  const { cron_expression, timezone, scheduled_at } = body;
+  const { metadata, ...body } = given;
+  const { cron_expression, timezone, scheduled_at, max_runs } = body;
   const next = cron_expression && timezone ? nextRun(cron_expression, timezone) : scheduled_at;
+  const at = next ? sql`${next}::timestamptz` : sql`agent_schedules.next_run_at`;
+  const isLeft = max_runs ? sql`agent_schedules.run_count < ${max_runs}` : sql`true`;
   const values = {
     ...body,
     metadata: metadata === undefined ? undefined : JSON.stringify(metadata ?? {}),
-    next_run_at: next && sql<string>`case when agent_schedules.status = 'active' then ${next}::timestamptz end`,
+    ...((next || max_runs) && {
+      next_run_at: sql<string>`case when agent_schedules.status = 'active' and ${isLeft} then ${at} end`,
+    }),
+    ...(max_runs && {
+      status: sql<ScheduleStatus>`case when ${isLeft} then agent_schedules.status else 'completed' end`,
+    }),
   };
-  return updateChild(checked(db, cron_expression), "agent_schedule", id, values, { ...goesOn, agent });
+  const how = { ...goesOn, agent, fields: Object.keys(given) };
+  return updateChild(checked(db, cron_expression), "agent_schedule", id, values, how);
 }
 
 /** Until it is resumed it has no next run. */

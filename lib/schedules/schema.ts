@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { catchups, overlaps, type Row, scheduleStatuses, scheduleTypes } from "../db/schema.ts";
-import { metadata, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
+import { metadata, moment, notYet, nullable, rule, stamp, text } from "../http/valid.ts";
 import { parseCron } from "./clock.ts";
 import { timeZone } from "./time-zone.ts";
 
@@ -12,10 +12,10 @@ export const cronText = v.pipe(
     "must be five cron fields, as 0 9 * * MON-FRI, of a time that comes",
   ),
 );
-const instant = v.pipe(
-  text(40),
-  v.isoTimestamp("must be a moment, as 2030-01-31T09:00:00Z"),
-  v.check((at) => Date.parse(at) > Date.now(), "must be in the future"),
+export const IN_FUTURE = "must be in the future";
+const inFuture = v.pipe(
+  moment,
+  v.check((at) => Date.parse(at) > Date.now(), IN_FUTURE),
 );
 
 const seconds = (least: number, most: number) =>
@@ -47,7 +47,8 @@ export const createScheduleBody = v.pipe(
     ...fields,
     schedule_type: v.picklist(scheduleTypes),
     cron_expression: v.optional(v.nullable(cronText)),
-    scheduled_at: v.optional(v.nullable(instant)),
+    /** That it is to come, the row's insert says: sent again under its key, the request may come after it. */
+    scheduled_at: v.optional(v.nullable(moment)),
     timezone: v.optional(v.nullable(timeZone)),
     instructions: v.pipe(text(10_000), v.nonEmpty()),
   }),
@@ -68,7 +69,7 @@ export const updateScheduleBody = v.pipe(
   v.strictObject({
     ...fields,
     cron_expression: v.optional(cronText),
-    scheduled_at: v.optional(instant),
+    scheduled_at: v.optional(inFuture),
     timezone: v.optional(timeZone),
     instructions: v.optional(v.pipe(text(10_000), v.nonEmpty())),
   }),

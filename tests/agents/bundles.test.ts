@@ -281,6 +281,7 @@ describe("template_bundle", () => {
           { name: "R", handler_type: "preset" },
           { name: "S", handler_type: "preset", preset_name: "do_task", schedule: "61 * * * *" },
         ],
+        schedules: [{ schedule_type: "once", scheduled_at: "2020-02-31T09:00:00Z", instructions: "x" }],
         installations: [{ kind: "no/such" }, { kind: "web/site", config: { url: "nowhere" } }],
         setup_actions: [
           { action_type: "custom", title: "a", dedupe_key: "a", depends_on: ["b"] },
@@ -300,6 +301,7 @@ describe("template_bundle", () => {
       "template /tools/1/name",
       "template /routines/0/preset_name",
       "template /routines/1/schedule",
+      "template /schedules/0/scheduled_at",
       "template /installations/0/kind",
       "template /installations/1/config/url",
       "template /setup_actions/0: depends on itself",

@@ -60,6 +60,7 @@ describe("POST /api/v1/agents/{agent}/schedules", () => {
     ["no pattern of one that recurs", { ...daily, cron_expression: null }, "cron_expression"],
     ["no moment of one that comes once", { ...unique(), scheduled_at: undefined }, "scheduled_at"],
     ["a moment that is past", { ...unique(), scheduled_at: "2020-01-01T00:00:00Z" }, "scheduled_at"],
+    ["a day that no calendar has", { ...unique(), scheduled_at: "2090-02-31T00:00:00Z" }, "scheduled_at"],
     ["a moment without its offset", { ...unique(), scheduled_at: "2090-01-01T00:00:00" }, "scheduled_at"],
     ["a nickname", { ...daily, cron_expression: "@daily" }, "cron_expression"],
     ["a pattern that never comes", { ...daily, cron_expression: "0 0 30 2 *" }, "cron_expression"],
@@ -68,6 +69,13 @@ describe("POST /api/v1/agents/{agent}/schedules", () => {
     ["a thread", { ...daily, thread: "thr_0000000000000000000000" }, "thread"],
     ["no run at all", { ...daily, max_runs: 0 }, "max_runs"],
     ["nothing to do", { ...daily, instructions: "" }, "instructions"],
+    ["too much to do", { ...daily, instructions: "x".repeat(10_001) }, "instructions"],
+    ["a million runs and one", { ...daily, max_runs: 1_000_001 }, "max_runs"],
+    ["an overlap that is none", { ...daily, overlap: "sometimes" }, "overlap"],
+    ["a catchup that is none", { ...daily, catchup: "two" }, "catchup"],
+    ["a window of less than ten seconds", { ...daily, catchup_window_seconds: 9 }, "catchup_window_seconds"],
+    ["a window of more than a year", { ...daily, catchup_window_seconds: 31_622_401 }, "catchup_window_seconds"],
+    ["a jitter of more than an hour", { ...daily, jitter_seconds: 3601 }, "jitter_seconds"],
   ])("refuses %s: 422 on the field", async (_, body, field) => {
     const { call, at } = await start();
     expect(faults(await call("POST", at, body))).toEqual([422, field]);
@@ -78,6 +86,16 @@ describe("POST /api/v1/agents/{agent}/schedules", () => {
     const send = () => must(call("POST", at, daily, { "Idempotency-Key": "one" }), 200);
     expect(await send()).toEqual(await send());
     expect((await must(call("GET", at), 200)).data.length).toBe(1);
+  });
+
+  it("makes one for a key, also if it is sent again when its moment is past", async () => {
+    const { call, at } = await start();
+    const body = { ...unique(), scheduled_at: new Date(Date.now() + 1_000).toISOString() };
+    const send = (key: string) => call("POST", at, body, { "Idempotency-Key": key });
+    const { id } = await must(send("one"), 200);
+    await new Promise((done) => setTimeout(done, 1_100));
+    expect((await must(send("one"), 200)).id).toBe(id);
+    expect(faults(await send("two"))).toEqual([422, "scheduled_at"]);
   });
 });
 
@@ -108,6 +126,22 @@ describe("PATCH /api/v1/agents/{agent}/schedules/{schedule}", () => {
     expect(faults(await patch(one.id, { timezone: "UTC" }))).toEqual([422, "timezone"]);
     await sql("update data.agent_schedules set run_count = 5 where id = $1", [one.id]);
     expect(faults(await patch(one.id, { max_runs: 4 }))).toEqual([422, "max_runs"]);
+  });
+
+  it.each(["active", "paused"])("completes one that is %s and has run as often as it may from now on", async (was) => {
+    const { call, at, make, to } = await start();
+    const { id, next_run_at } = await make();
+    if (was === "paused") await must(to(id, "pause"), 200);
+    await sql("update data.agent_schedules set run_count = 5 where id = $1", [id]);
+    const next = was === "active" ? next_run_at : null;
+    expect(await must(call("PATCH", `${at}/${id}`, { max_runs: 6 }), 200)).toMatchObject({
+      status: was,
+      next_run_at: next,
+    });
+    const done = { status: "completed", max_runs: 5, run_count: 5, next_run_at: null };
+    expect(await must(call("PATCH", `${at}/${id}`, { max_runs: 5 }), 200)).toMatchObject(done);
+    const told = "select payload from data.events where payload ->> 'id' = $1 and name = 'agent_schedule.completed'";
+    expect((await sql(told, [id])).map(({ payload }) => payload)).toMatchObject([{ fields: ["max_runs"] }]);
   });
 });
 
@@ -159,15 +193,22 @@ describe("a schedule", () => {
     const { call, make, as, acme } = await start();
     const { id } = await make();
     const other = `/api/v1/agents/${(await anAgent(as(acme))).id}/schedules/${id}`;
-    for (const [method, path] of [
+    for (const [method, path, body] of [
       ...[["GET", other] as const, ["PATCH", other] as const, ["DELETE", other] as const],
       ...[
         ["POST", `${other}/pause`] as const,
         ["POST", `${other}/resume`] as const,
         ["POST", `${other}/cancel`] as const,
       ],
+      ...[["GET", `${other}/occurrences`] as const, ["GET", `${other}/upcoming`] as const],
+      ["POST", `${other}/run`, {}] as const,
+      [
+        "POST",
+        `${other}/backfill`,
+        { from: new Date(Date.now() - DAY).toISOString(), to: new Date().toISOString() },
+      ] as const,
     ]) {
-      expect([method, path, (await call(method, path)).status]).toEqual([method, path, 404]);
+      expect([method, path, (await call(method, path, body)).status]).toEqual([method, path, 404]);
     }
   });
 

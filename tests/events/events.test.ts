@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { typeOf } from "../../lib/events/catalogue.ts";
+import { listEventsQuery } from "../../lib/events/schema.ts";
 import { anAgent, anApp, type Call, must, sql, together, unique } from "../harness/index.ts";
 import { aSubscription, namesOf, pull, tell } from "./stage.ts";
 
@@ -42,6 +43,8 @@ describe("GET /api/v1/events", () => {
     expect([third.data, third.next_after]).toEqual([[], second.next_after]);
     await tell(owner, 4);
     expect(payloads((await page(`after=${third.next_after}`)).data)).toEqual([4]);
+    // More than five hundred are never asked for.
+    expect(v.parse(listEventsQuery, { limit: "501" }).limit).toBe(500);
   });
 
   it("finds events by their names, and refuses one that is no event's", async () => {

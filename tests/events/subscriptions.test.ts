@@ -12,7 +12,7 @@ import {
   system,
   together,
 } from "../harness/index.ts";
-import { acknowledge, aSubscription, at, claim, queued, tell } from "./stage.ts";
+import { acknowledge, aSubscription, at, claim, pull, queued, tell } from "./stage.ts";
 
 /** Acme's owner with a subscription, to whom so many orders were told. */
 async function withOrders(count: number, fields: object = {}) {
@@ -107,6 +107,28 @@ describe("a queue", () => {
     expect((await must(admin("GET", at(subscription)), 200)).available_count).toBe(2);
   });
 
+  it("holds just what its user reads of the log, whomever that is shown to", async () => {
+    const { acme, owners, as, aUser, aToken } = await anApp();
+    const [owner, user] = [as(acme), await aUser(acme)];
+    const member = caller(bearer((await aToken(user.id)).access_token));
+    const subscription = await aSubscription(member, { event_names: ["agent.created"] });
+    const readBy = (principal_type: string, principal: string | null) => ({
+      acl: { grants: [{ principal_type, principal, actions: ["read"] }] },
+    });
+    const lists = [
+      ...[readBy("everyone", null), readBy("user", user.id), readBy("user", owners[acme]!), readBy("org", acme)],
+      ...["admin", "member", "viewer"].map((role) => readBy("org_role", role)),
+    ];
+    for (const list of lists) await anAgent(owner, list);
+    await anAgent(member, lists[2]);
+    await anAgent(owner);
+    const { events } = await pull(member, { query: "&event_names[]=agent.created" });
+    const entries = await queued(member, subscription, events.length);
+    expect(entries.map(({ event }) => event.id)).toEqual(events.map(({ id }) => id));
+    // All but those of the owner's own and of other roles.
+    expect(events).toHaveLength(lists.length - 3 + 2);
+  });
+
   it("hears of a name what came behind its being named, whatever the clock says, also handed on again", async () => {
     const { acme, owner, subscription } = await withOrders(0);
     await must(owner("PATCH", at(subscription), { event_names: ["custom.other"] }), 200);
@@ -174,9 +196,47 @@ describe("a queue", () => {
     expect(numbers(await queued(owner, subscription, 2))).toEqual([1, 4]);
   });
 
+  it("is refused beyond its bounds, by the field", async () => {
+    const { acme, as } = await anApp();
+    const owner = as(acme);
+    const one = { name: "x", event_names: ["custom.a"] };
+    const { id } = await aSubscription(owner);
+    const faults = async (method: string, path: string, body?: object) => {
+      const answer = await owner(method, path, body);
+      return [answer.status, ...(answer.body.error?.fields ?? []).map(({ field }: any) => field)];
+    };
+    for (const [field, ...values] of [
+      ["max_pending_events", 0, 1001],
+      ["retention_seconds", 7199, 2_592_001],
+      ["visibility_timeout_seconds", 14, 3601],
+      ["event_names", [], Array(101).fill("custom.a")],
+    ] as [string, ...unknown[]][]) {
+      for (const value of values) {
+        const body = { ...one, [field]: value };
+        expect([value, ...(await faults("POST", "/api/v1/event_subscriptions", body))]).toEqual([value, 422, field]);
+        expect([value, ...(await faults("PATCH", at({ id }), { [field]: value }))]).toEqual([value, 422, field]);
+      }
+    }
+    for (const [field, ...values] of [
+      ["max_events", 0, 21],
+      ["wait_seconds", -1, 21],
+      ["visibility_timeout_seconds", 14, 3601],
+      ["consumer_id", "", "x".repeat(129)],
+      ["request_id", "", "x".repeat(129)],
+    ] as [string, ...unknown[]][]) {
+      for (const value of values) {
+        expect([value, ...(await faults("POST", `${at({ id })}/claim`, { [field]: value }))]).toEqual([
+          value,
+          422,
+          field,
+        ]);
+      }
+    }
+  });
+
   it("is one of fifty in an org, at most, or of as many as the app's settings say", async () => {
-    const { acme, globex, app, as, asDeveloper } = await anApp();
-    await sql(`update data.apps set settings = '{"quotas": {"event_subscriptions": 3}}' where id = $1`, [app]);
+    const { acme, globex, as, asDeveloper, at: app } = await anApp();
+    await must(asDeveloper("PATCH", app, { settings: { quotas: { event_subscriptions: 3 } } }), 200);
     const body = { name: "x", event_names: ["custom.a"] };
     const made = await together(5, () => as(acme)("POST", "/api/v1/event_subscriptions", body));
     expect(made.map(({ status }) => status).sort()).toEqual([201, 201, 201, 422, 422]);
@@ -184,7 +244,7 @@ describe("a queue", () => {
     expect([refusal.code, refusal.message]).toEqual(["limit_reached", expect.stringContaining("An org has at most 3")]);
     await aSubscription(as(globex));
     await aSubscription(asDeveloper);
-    await sql("update data.apps set settings = '{}' where id = $1", [app]);
+    await must(asDeveloper("PATCH", app, { settings: { quotas: null } }), 200);
     await aSubscription(as(acme));
   });
 
@@ -204,6 +264,15 @@ describe("a claim", () => {
     expect(await claim(owner, subscription)).toMatchObject({ data: [], has_more: true });
     expect((await acknowledge(owner, first)).status).toBe(204);
     expect(numbers((await claim(owner, subscription)).data)).toEqual([2]);
+  });
+
+  it("lasts as long as the subscription says, or the claim itself", async () => {
+    const { owner, subscription } = await withOrders(2, { visibility_timeout_seconds: 600 });
+    const lasts = async (asked: object) => {
+      const [{ lease_expires_at }] = (await claim(owner, subscription, { max_events: 1, ...asked })).data;
+      return Math.round((Date.parse(lease_expires_at) - Date.now()) / 10_000) * 10;
+    };
+    expect([await lasts({}), await lasts({ visibility_timeout_seconds: 60 })]).toEqual([600, 60]);
   });
 
   it("of many skips what is leased, at most twenty", async () => {

@@ -256,6 +256,15 @@ describe("events", () => {
     expect(await runs()).toHaveLength(3);
   });
 
+  it("start one at whatever name the app's own code may tell of", async () => {
+    const { routine, call, becomes } = await stage();
+    const made = await routine({ handler_type: "script", script: "$.n", event_type: "custom.order-paid.eu_1" });
+    await happen(call, "custom.order-paid.eu_1", { n: 3 });
+    const runs = async () => (await must(call("GET", `/api/v1/agent_routines/${made.id}/runs`), 200)).data;
+    await expect.poll(async () => (await runs()).length, { timeout: 10_000 }).toBe(1);
+    expect((await becomes((await runs())[0].id, "completed")).result).toEqual({ value: 3 });
+  });
+
   it("start no second run beside one where that says to skip, and wait where that says so", async () => {
     for (const [overlap, status] of [
       ["skip", "skipped"],
@@ -294,6 +303,20 @@ describe("events", () => {
       if (allow_self) expect((await echoes()).at(-1).result).toEqual({ reason: "loop" });
       expect([made.id, (await runs()).length]).toEqual([made.id, 1]);
     }
+  });
+
+  it("start runs of one routine, however many of another wait for one of their own", async () => {
+    const { routine, run } = await stage();
+    const one_by_one = { event_type: "custom.order", event_config: { "custom.order": { overlap: "buffer_all" } } };
+    const busy = await routine({ handler_type: "script", script: "1", ...one_by_one });
+    await sql(
+      `insert into data.agent_routine_runs (id, app_id, sandbox_id, org_id, agent_id, routine_id, event_name, status, admitted_at)
+       select 'arr_' || lpad(n::text, 22, '0'), app_id, sandbox_id, org_id, agent_id, id, 'custom.order',
+           case n when 0 then 'running' else 'pending' end, case n when 0 then now() end
+         from data.agent_routines, generate_series(0, 60) n where id = $1`,
+      [busy.id],
+    );
+    expect((await run({ handler_type: "script", script: "2" })).result).toEqual({ value: 2 });
   });
 
   it("start runs as there is room for them, and the end of one makes room", async () => {

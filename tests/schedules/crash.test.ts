@@ -73,6 +73,26 @@ describe("killed with -9 over its instant, a schedule is done once", { timeout: 
   });
 });
 
+it.each([
+  ["resume", undefined],
+  ["backfill", { from: new Date(Date.now() - 86_400_000).toISOString(), to: new Date().toISOString() }],
+])("%s is refused where the pattern was changed since it was read: 409", async (verb, body) => {
+  const at = `/api/v1/agents/${agent.id}/schedules`;
+  const daily = { schedule_type: "recurring", cron_expression: "0 9 * * *", instructions: "x" };
+  const { id } = await must(stage.ask("POST", at, daily), 200);
+  await must(stage.ask("POST", `${at}/${id}/pause`), 200);
+  stage.database.hold(/\b(update|insert into) "?data"?\."?(agent_schedules|occurrences)\b/);
+  const asked = stage.ask("POST", `${at}/${id}/${verb}`, body);
+  await until("it has read", () => (stage.database.waiting() ? true : null));
+  const change = "update data.agent_schedules set cron_expression = '0 10 * * *', updated_at = now() where id = $1";
+  await stage.own.database.query(change, [id]);
+  stage.database.letGo();
+  const { status, body: refusal } = await asked;
+  expect([status, refusal.error.code]).toEqual([409, "schedule_changed"]);
+  const left = "select from data.occurrences where schedule_id = $1";
+  expect(await stage.own.database.query(left, [id])).toEqual([]);
+});
+
 it("the sweep finds what is due where nobody woke the Scheduler", {
   timeout: 60_000,
 }, async () => {

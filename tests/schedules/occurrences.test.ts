@@ -119,6 +119,16 @@ describe("a schedule that recurs", () => {
     for (const verb of ["pause", "resume", "cancel", "run"]) expect((await to(id, verb, {})).status).toBe(422);
   });
 
+  it("that has run as often as it may holds up no other", async () => {
+    const { make, plan, become, get, occurrences } = await start();
+    const [over, other] = [await make({ ...hourly, max_runs: 3 }), await make({ ...hourly, ...week })];
+    await sql("update data.agent_schedules set run_count = 3, next_run_at = $2 where id = $1", [over.id, hoursAgo(1)]);
+    await plan(other.id, at(hoursAgo(0)));
+    await become(other.id, "fired");
+    expect(await get(over.id)).toMatchObject({ status: "completed", run_count: 3, next_run_at: null });
+    expect(await occurrences(over.id)).toEqual([]);
+  });
+
   it("is due later by its jitter, and shows the instant that it was planned for", async () => {
     const { make, get } = await start();
     const { id, next_run_at } = await make({ ...hourly, jitter_seconds: 3600 });
@@ -286,6 +296,22 @@ describe("POST …/run", () => {
     await become(id, "fired", "skipped_overlap", "fired", "buffered", "skipped_overlap");
   });
 
+  it("is refused where a thousand wait: 422", async () => {
+    const { make, to } = await start();
+    const { id } = await make({ ...hourly, instructions: STAYS, overlap: "buffer_all" });
+    await must(to(id, "run", {}), 200);
+    await sql(
+      `insert into data.occurrences (id, app_id, sandbox_id, org_id, agent_id, schedule_id, planned_at, outcome, overlap)
+       select 'occ_' || lpad(n::text, 22, '0'), app_id, sandbox_id, org_id, agent_id, id, now() + n * interval '1 minute',
+           'buffered', 'buffer_all'
+         from data.agent_schedules, generate_series(1, 999) n where id = $1`,
+      [id],
+    );
+    expect((await must(to(id, "run", {}), 200)).outcome).toBe("buffered");
+    const { status, body } = await to(id, "run", {});
+    expect([status, body.error.code]).toEqual([422, "limit_reached"]);
+  });
+
   it("is one for a key, however often it is sent", async () => {
     const { make, call, schedules, become } = await start();
     const { id } = await make();
@@ -331,6 +357,45 @@ describe("POST …/backfill", () => {
     expect(after[2]).toEqual(before);
     const again = await must(to(id, "backfill", range), 200);
     expect(again.data).toEqual(after);
+  });
+
+  it("is one for a key, also where the first of its instants has its row", async () => {
+    const { make, plan, become, call, schedules } = await start();
+    const { id } = await make({ ...hourly, ...week, instructions: STAYS });
+    await plan(id, at(hoursAgo(2)));
+    await become(id, "missed", "missed", "fired");
+    await sql("delete from data.occurrences where schedule_id = $1 and planned_at = $2", [id, hoursAgo(1)]);
+    const body = { from: hoursAgo(2), to: hoursAgo(1) };
+    const fill = () => call("POST", `${schedules}/${id}/backfill`, body, { "Idempotency-Key": "one" });
+    await must(fill(), 200);
+    await become(id, "skipped_overlap", "skipped_overlap", "fired");
+    expect((await fill()).headers.get("Idempotent-Replayed")).toBe("true");
+  });
+
+  it("brings what came to nothing and what never was, as many as may wait together; or nothing at all", async () => {
+    const { make, to } = await start();
+    const { id } = await make({ ...hourly, instructions: STAYS, overlap: "buffer_all" });
+    // As if it had been planned by another pattern, too: each minute of ten hours.
+    const missed = (n: number) =>
+      sql(
+        `insert into data.occurrences (id, app_id, sandbox_id, org_id, agent_id, schedule_id, planned_at, outcome, overlap)
+         select 'occ_' || lpad(n::text, 22, '0'), app_id, sandbox_id, org_id, agent_id, id,
+             $2::timestamptz + n * interval '1 minute', 'missed', 'buffer_all'
+           from data.agent_schedules, generate_series(1, $3::int) n where id = $1`,
+        [id, hoursAgo(400), n],
+      );
+    await missed(650);
+    const range = { from: hoursAgo(1), to: hoursAgo(0) };
+    // Ten of these hours have their rows already.
+    const over = await to(id, "backfill", { ...range, from: hoursAgo(400) });
+    expect([over.status, over.body.error.code]).toEqual([422, "limit_reached"]);
+    const outcomes = async () =>
+      sql("select outcome, count(*)::int as n from data.occurrences where schedule_id = $1 group by 1", [id]);
+    expect(await outcomes()).toEqual([{ outcome: "missed", n: 650 }]);
+    await sql("delete from data.occurrences where schedule_id = $1 and planned_at > $2", [id, hoursAgo(395)]);
+    await must(to(id, "backfill", { ...range, from: hoursAgo(400) }), 200);
+    // 300 minutes, of which five are hours, and the 396 hours that are none of these.
+    expect(await outcomes()).toEqual([{ outcome: "backfilled", n: 300 + 396 }]);
   });
 
   it.each<[string, object, string]>([
@@ -459,6 +524,17 @@ describe("a routine's schedule", () => {
     expect(instants(data)).toEqual([hoursAgo(-1), hoursAgo(-2)]);
   });
 
+  it("is planned anew where its pattern or its zone is changed", async () => {
+    const { at, call, next } = await aRoutine({ timezone: "UTC" }, { schedule: "0 0 1 1 *" });
+    expect((await next()).slice(4)).toBe("-01-01T00:00:00.000Z");
+    const isAt = (instant: string) =>
+      expect.poll(async () => (await next()).slice(4), { timeout: 10_000 }).toBe(instant);
+    await must(call("PATCH", at, { schedule: "30 6 1 1 *" }), 200);
+    await isAt("-01-01T06:30:00.000Z");
+    await must(call("PATCH", at, { event_config: { "schedule.cron": { timezone: "Asia/Kathmandu" } } }), 200);
+    await isAt("-01-01T00:45:00.000Z");
+  });
+
   it("has its policies in event_config: 422 on what is none", async () => {
     const { at, call } = await aRoutine();
     for (const [name, value] of Object.entries({
@@ -470,6 +546,17 @@ describe("a routine's schedule", () => {
       const event_config = { "schedule.cron": { [name]: value } };
       expect([name, (await call("PATCH", at, { event_config })).status]).toEqual([name, 422]);
     }
+  });
+
+  it("makes no second run for an instant, though its row is kept no longer, and holds up no other", async () => {
+    const { id, at, call } = await aRoutine(week, { script: "1" });
+    const range = { from: hoursAgo(2), to: hoursAgo(1), overlap: "allow_all" };
+    await must(call("POST", `${at}/backfill`, range), 200);
+    await sql("delete from data.occurrences where routine_id = $1 and planned_at = $2", [id, hoursAgo(2)]);
+    const { data } = await must(call("POST", `${at}/backfill`, range), 200);
+    expect(instants(data)).toEqual([hoursAgo(1)]);
+    const runs = "select planned_at from data.agent_routine_runs where routine_id = $1 order by 1";
+    expect(instants(await sql(runs, [id]))).toEqual([hoursAgo(2), hoursAgo(1)]);
   });
 
   it("fills in what lies between two instants", async () => {
@@ -502,9 +589,9 @@ describe("how often it may come", () => {
   });
 
   it("and so many of an org, over all its agents: 422", async () => {
-    const { make, call, schedules, app } = await start();
+    const { make, call, schedules, asDeveloper, at: developer } = await start();
     await make();
-    await sql(`update data.apps set settings = settings || '{"quotas": {"schedules": 1}}' where id = $1`, [app]);
+    await must(asDeveloper("PATCH", developer, { settings: { quotas: { schedules: 1 } } }), 200);
     const { status, body } = await call("POST", schedules, hourly);
     expect([status, body.error.code]).toEqual([422, "limit_reached"]);
   });

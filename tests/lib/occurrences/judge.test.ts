@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Overlap } from "../../../lib/db/schema.ts";
 import type { Found } from "../../../lib/occurrences/claim.ts";
-import { judge } from "../../../lib/occurrences/judge.ts";
+import { judge, MOST_COMES } from "../../../lib/occurrences/judge.ts";
+import { MOST_INSTANTS } from "../../../lib/occurrences/plan.ts";
 
 const NOON = "2026-06-01T12:00:00.000Z";
 const ONE = "2026-06-01T13:00:00.000Z";
@@ -64,6 +65,14 @@ describe("what is due", () => {
     expect(agent_routine).toMatchObject({ moves: [{ was: null, next_run_at: ONE, status: null, ran: 0 }], comes: [] });
     const never = judged({ agent_routine: [aRoutine("skip", { next_run_at: null, schedule: null })] }).agent_routine;
     expect(never.moves).toMatchObject([{ next_run_at: null }]);
+  });
+
+  it("comes as many as a statement can write, the longest due first: the others stay due", () => {
+    const minutes = { cron_expression: "* * * * *", catchup_window_seconds: 86_400 };
+    const rows = Array.from({ length: 15 }, (_, i) => aSchedule("allow_all", { ...minutes, id: `asc_${i}` }));
+    const { comes, moves } = judged({ agent_schedule: rows }, false, NOW + 3 * 3_600_000).agent_schedule;
+    expect(comes).toHaveLength(MOST_COMES);
+    expect(moves.map(({ id }) => id)).toEqual(rows.slice(0, MOST_COMES / MOST_INSTANTS).map(({ id }) => id));
   });
 
   it("is suspended with its org", () => {

@@ -124,6 +124,12 @@ describe("what is due", () => {
     expect(plan({ ...hourly, cron: null, left: null, ...of }, now, free)).toMatchObject({ status, ran, next: null });
   });
 
+  it("is nothing where as many have come as may: it is completed", () => {
+    expect(plan({ ...hourly, left: 0 }, START + HOUR, { ...free })).toEqual({
+      ...{ occurrences: [], next: null, status: "completed", ran: 0 },
+    });
+  });
+
   it("is told of a turn's worth, and goes on from there", () => {
     const all: number[] = [];
     let next = START;
