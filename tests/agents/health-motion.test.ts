@@ -170,6 +170,8 @@ describe("what is under way", () => {
     await expect.poll(async () => (await health()).activity, poll).toEqual({ in_motion: 0, stuck: [] });
     await must(owner("POST", `/api/v1/agent_sessions/${waiting.id}/cancel`), 200);
     await expect.poll(async () => (await health()).recent.runs, poll).toEqual({ total: 0, failed: 0 });
+    await aSession();
+    await expect.poll(async () => (await health()).recent.runs, poll).toEqual({ total: 1, failed: 0 });
     await expect.poll(alarms, poll).toBe(0);
     // The control: while something is under way it is awake.
     const mend = await breaks();
