@@ -51,7 +51,7 @@ export async function settle(
   return (await place.telling(change, told).executeTakeFirst()) !== undefined;
 }
 
-/** That something was run there just now, and what its terminal shows since: these lines behind those of whatever ended before. */
+/** That something was run there just now, and what its terminal shows since: these lines, behind those before. */
 export async function noteUse(place: TenantDb, id: Id<"agent_computer">, lines: string): Promise<void> {
   const screen = sql<string>`(select string_agg(line, E'\\n' order by n) from (
     select line, n from unnest(string_to_array(concat_ws(E'\\n', screen, ${lines}::text), E'\\n')) with ordinality as shown (line, n)
