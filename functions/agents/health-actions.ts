@@ -10,6 +10,7 @@ import {
 import { healthOf, healthOfAgent } from "../../lib/health/remote.ts";
 import { healthAction, healthActionList, listHealthActionsQuery, toHealthAction } from "../../lib/health/schema.ts";
 import { agentHealth, toAgentHealth } from "../../lib/health/view.ts";
+import { Gate, inTurn } from "../../lib/http/gate.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
@@ -17,6 +18,8 @@ import { valid } from "../../lib/http/valid.ts";
 import { parseId } from "../../lib/ids.ts";
 
 const healthActions = router();
+/** Scripts and servers that are asked at once: each may take a minute. */
+const verifiers = new Gate({ most: 4, lease_ms: 90_000 });
 const idOf = (text: string) => parseId("agent_health_action", text);
 
 healthActions.get(
@@ -45,11 +48,12 @@ healthActions.post(
   "/api/v1/agent_health_actions/:health_action/verify",
   named("Verify a health action"),
   allow("health_actions:write"),
-  gives(200, healthAction, 422),
+  gives(200, healthAction, 422, 429),
   async (c) => {
-    const row = await verifyHealthAction(c.var.db, idOf(c.req.param("health_action")), (action) =>
-      healthOfAgent(c.env, action).verify(action),
-    );
+    const row = await verifyHealthAction(c.var.db, idOf(c.req.param("health_action")), (action) => {
+      const org = [action.app_id, action.sandbox_id, action.org_id].join(" ");
+      return inTurn(verifiers, c, () => healthOfAgent(c.env, action).verify(action), org);
+    });
     return c.var.answer(toHealthAction(row));
   },
 );

@@ -86,7 +86,11 @@ const setupAction = v.object({
   description: v.optional(v.nullable(text(10_000)), null),
   params: v.optional(v.nullable(map)),
   verify_config: v.optional(v.nullable(map), null),
-  dedupe_key: v.optional(v.nullable(v.pipe(text(255), v.nonEmpty())), null),
+  // What begins so is an action of a check: lib/health/object.ts.
+  dedupe_key: v.optional(
+    v.nullable(v.pipe(text(255), v.nonEmpty(), v.regex(/^(?!health:)/, "must not begin with health:"))),
+    null,
+  ),
   required: v.optional(v.nullable(v.boolean())),
   sort_order: v.optional(v.nullable(v.pipe(v.number(), v.integer(), v.minValue(-1e9), v.maxValue(1e9)))),
   depends_on: v.optional(v.nullable(list(text(255), MAX_EACH))),

@@ -5,7 +5,7 @@ import type { Place } from "../objects/stub.ts";
 import { readName } from "../objects/stub.ts";
 import type { ComputerRow } from "./schema.ts";
 
-const LINES = 24;
+export const LINES = 24;
 const COLUMNS = 120;
 const LINK_MS = 3_600_000;
 
@@ -14,14 +14,13 @@ const UNSHOWN =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
   /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|.)|[\p{Cc}\p{Cf}\p{Cs}\p{Co}\u2028\u2029]/gu;
 
-/** The lines after a command: at most 24, of 120 characters each, nothing in them but what can be seen. */
-export function screenAfter(before: string | null, command: string, output: string): string {
+/** What a command leaves on it: at most 24 lines, of 120 characters each, nothing in them but what can be seen. */
+export function linesOf(command: string, output: string): string {
   // Of a long output its end: what stands before it is shown nowhere.
   const said = `$ ${command}\n${output}`.slice(-LINES * 2000);
   const lines = said.split(/\r?\n/).map((line) => Array.from(line.replace(UNSHOWN, "")).slice(0, COLUMNS).join(""));
   if (lines.at(-1) === "") lines.pop();
-  const all = before ? [...before.split("\n"), ...lines] : lines;
-  return all.slice(-LINES).join("\n");
+  return lines.slice(-LINES).join("\n");
 }
 
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };

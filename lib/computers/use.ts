@@ -8,7 +8,7 @@ import { type Command, type Provider, type Ran, Refused } from "./provider.ts";
 import { providerOf } from "./providers.ts";
 import { findComputer, noteUse, setStatus, settle } from "./queries.ts";
 import type { ComputerRow } from "./schema.ts";
-import { screenAfter } from "./screen.ts";
+import { linesOf } from "./screen.ts";
 
 /** A provider that doesn't answer is asked again by the sweep, for so long. */
 const MAKE_MS = 600_000;
@@ -93,21 +93,21 @@ export async function exec(
   const { db } = c.var;
   const row = await findComputer(db, id);
   if (row.status !== "ready") throw unprocessable("not_ready", `This computer is ${row.status}: it runs no commands.`);
-  return inTurn(ofOrg, c, () =>
+  // The computer's: an app's backend works for all of its orgs.
+  const org = [row.app_id, row.sandbox_id, row.org_id].join(" ");
+  const inOrg = () =>
     ofAll.pass("", async () => {
       const read = () => findComputer(db, id);
       const ran = await watched(c, read, async (signal) => {
         await begin();
         return asking(env, row, "not_ready", (provider) => provider.exec(id, command, signal));
       });
-      const noted = openPlace(env, row).then((place) =>
-        noteUse(place, id, screenAfter(row.screen, command.command, ran.output)),
-      );
+      const noted = openPlace(env, row).then((place) => noteUse(place, id, linesOf(command.command, ran.output)));
       // It has run, whatever becomes of the row.
       await noted.catch((error) => console.error(JSON.stringify({ computer: id, error: String(error) })));
       return ran;
-    }),
-  );
+    });
+  return inTurn(ofOrg, c, inOrg, org);
 }
 
 /** Ends what runs when the credential may go on no longer, and throws why. */

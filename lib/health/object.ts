@@ -31,8 +31,9 @@ const MOST = 50;
 /** Whoever is asked answers within that, or counts as not going on. */
 const ANSWER_MS = 5_000;
 const MOST_SHOWN = 20;
-/** An action of a check is known by it. */
+/** An action of a check is known by it; one that waits for a routine to be no draft any more, by that. */
 const PREFIX = "health:";
+const ROUTINE = "agent_routine:";
 
 type Said = { event: Id<"event">; entry: Id<"activity_feed_entry">; stuck: string | null; change: HealthChange };
 
@@ -51,9 +52,10 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
   async report(report: Report): Promise<void> {
     if (this.#isErased) return;
     const now = Date.now();
+    const wasStuck = this.#isStuck(report.id);
     this.#ledger.take(report, now);
     if (report.due != null) this.#at("look", report.due);
-    if (report.ended) this.#at("judge", now + PACE.judged);
+    if (report.ended || wasStuck) this.#at("judge", now + PACE.judged);
   }
 
   async judge(known: Known, isAsked = true): Promise<Judged> {
@@ -126,6 +128,10 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     if (!set || set.at > instant) this.due(what, instant);
   }
 
+  #isStuck(id: string): boolean {
+    return (this.#ledger.of(id)?.stuck ?? 0) > 0;
+  }
+
   /** Asks what is overdue whether it goes on, which recovers what has lost its alarm. */
   async #look(): Promise<void> {
     const overdue = this.#ledger.overdue(Date.now(), MOST);
@@ -142,7 +148,10 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
       });
       const rows = [...found.sessions, ...found.runs];
       const there = new Set<string>(rows.map(({ id }) => id));
-      for (const id of overdue) if (!there.has(id)) this.#ledger.forget(id);
+      for (const id of overdue.filter((one) => !there.has(one))) {
+        if (this.#isStuck(id)) this.#at("judge", Date.now());
+        this.#ledger.forget(id);
+      }
       const isSuspended = this.orgStatus === "suspended";
       await forEach(rows, (row) => (isSuspended ? this.#pause(row.id) : this.#goesOn(row)));
     }
@@ -171,7 +180,7 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     if (!was || was.upto !== before?.upto) return;
     const next = asked(was, until, Date.now());
     this.#ledger.watch(id, next, Date.now());
-    if (next.stuck && !was.stuck) this.#at("judge", Date.now());
+    if (next.stuck !== was.stuck > 0) this.#at("judge", Date.now());
   }
 
   // -------------------------------------------------------------------------------------------------------
@@ -213,9 +222,9 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
   }
 
   /** The actions of the checks, as these are now: those that fail have one, and it is done when they pass. */
-  async #ask({ actions }: Known, wanted: readonly Wanted[]): Promise<HealthActionRow[]> {
+  async #ask({ actions, drafts }: Known, wanted: readonly Wanted[]): Promise<HealthActionRow[]> {
     const { db } = this;
-    const own = new Map(actions.flatMap((row) => (row.dedupe_key?.startsWith(PREFIX) ? [[row.dedupe_key, row]] : [])));
+    const own = new Map(actions.flatMap((row) => (row.source === "health" ? [[row.dedupe_key ?? "", row]] : [])));
     const told = (happened: "created" | "updated") => telling(db, "agent_health_action", happened);
     const comes = wanted
       .filter(({ key }) => !own.has(PREFIX + key))
@@ -229,7 +238,9 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
         ),
       );
     const keys = new Set(wanted.map(({ key }) => PREFIX + key));
+    for (const id of drafts) keys.add(ROUTINE + id);
     const turns = [...own].flatMap(([key, { id, status }]) => {
+      if (!key.startsWith(PREFIX) && !key.startsWith(ROUTINE)) return [];
       const isDone = !keys.has(key);
       const is = status === "completed";
       if (status === "skipped" || is === isDone) return [];
@@ -241,23 +252,23 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
         .where(sql<SqlBool>`status <> 'skipped'` as never);
       return [db.telling(change, { ...told("updated"), metadata: { fields: ["status"] } })];
     });
-    const changes = [...comes, ...turns];
-    if (!changes.length) return actions;
+    if (!comes.length && !turns.length) return actions;
     const rows = db
       .selectFrom("agent_health_actions")
       .selectAll()
       .where("agent_id", "=", this.id as Id<"agent">);
-    try {
+    const write = async (changes: typeof turns) => {
       const { now } = await db.batch({
         ...Object.fromEntries(changes.map((change, i) => [`change ${i}`, change])),
         now: rows.orderBy("source").orderBy("sort_order").orderBy("id"),
       });
       return now as HealthActionRow[];
-    } catch (error) {
-      // It has as many actions as it may, or another judged at this moment: it is as healthy as it is.
-      if (error instanceof ApiError) return actions;
-      throw error;
-    }
+    };
+    return write([...comes, ...turns]).catch((error) => {
+      if (!(error instanceof ApiError)) throw error;
+      // It has as many actions as it may, or another judged at this moment: what is done is done all the same.
+      return error.status === 503 ? actions : write(turns);
+    });
   }
 
   // -------------------------------------------------------------------------------------------------------
@@ -283,6 +294,25 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     return changes.length > 0;
   }
 
+  /**
+   * What has led to these. What is told of one that is stuck starts no routine that has led to it: that would be stuck, too,
+   * and be told of.
+   */
+  async #causesOf(stuck: readonly string[]): Promise<Map<string | null, string[]>> {
+    if (!stuck.length) return new Map();
+    const { sessions, runs } = await this.db.batch({
+      sessions: this.db
+        .selectFrom("agent_sessions")
+        .select(["id", "causes"])
+        .where("id", "in", stuck as Id<"agent_session">[]),
+      runs: this.db
+        .selectFrom("agent_routine_runs")
+        .select(["id", sql<string[]>`causes || coalesce(automation_id, routine_id)`.as("causes")])
+        .where("id", "in", stuck as Id<"agent_routine_run">[]),
+    });
+    return new Map([...sessions, ...runs].map(({ id, causes }) => [id, causes]));
+  }
+
   /** Each once, however often it is tried: an event, and of what is stuck an entry of the feed. */
   async #tell(): Promise<void> {
     const owed = this.#sql<{ event: string; data: string }>(
@@ -292,8 +322,9 @@ export class AgentHealth extends TenantObject implements Omit<HealthRemote, keyo
     const { db } = this;
     const said = owed.map(({ data }) => JSON.parse(data) as Said);
     const agent = this.#agent;
+    const causes = await this.#causesOf(said.flatMap(({ stuck }) => stuck ?? []));
     const statements = said.flatMap(({ event: id, entry, stuck, change }) => {
-      const event = emitting(db, agent, {
+      const event = emitting(db.causedBy(causes.get(stuck) ?? []), agent, {
         ...{ id, name: "agent.health_changed", payload: change },
         ...{ agent_id: this.id as Id<"agent">, user_id: null, readers: feedReaders },
       });

@@ -7,6 +7,7 @@ import type { Rows } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { notFound, unprocessable } from "../errors.ts";
 import type { Id } from "../ids.ts";
+import { storable } from "../sessions/project.ts";
 import type { HealthActionRow, ListHealthActions } from "./schema.ts";
 
 /** What there is to do on an agent before it is whole, in the order in which it is done. */
@@ -39,6 +40,8 @@ export type Known = {
   counts: Counts;
   /** Names alone: what is in them only who works for the agent opens. */
   env_keys: string[];
+  /** Its routines that are drafts, by id. */
+  drafts: string[];
   schedules_missed: number;
   endpoints_disabled: number;
   endpoints_failing: number;
@@ -60,8 +63,10 @@ export async function readHealth(db: TenantDb, agents: Rows<"agents">): Promise<
       .where(sql<boolean>`org_id = agents.org_id and ${which}`)
       .select(sql`count(*)`.as("n"))})`;
   const keys = db.selectFrom("agent_env_vars").where(sql<boolean>`agent_id = agents.id`);
+  const drafts = db.selectFrom("agent_routines").where(sql<boolean>`agent_id = agents.id and status = 'draft'`);
   const known = {
     env_keys: sql`(${keys.select(sql`coalesce(jsonb_agg(key), '[]')`.as("keys"))})`,
+    drafts: sql`(${drafts.select(sql`coalesce(jsonb_agg(id), '[]')`.as("ids"))})`,
     schedules_missed: count("occurrences", sql`outcome = 'missed' and planned_at > now() - interval '24 hours'`),
     endpoints_disabled: endpoints(sql`status = 'disabled'`),
     endpoints_failing: endpoints(sql`status = 'enabled' and failing_since < now() - interval '1 hour'`),
@@ -131,12 +136,12 @@ export async function verifyHealthAction(
     .selectFrom("agent_installations")
     .where(onSameAgent)
     .where(sql<boolean>`agent_installations.kind = ${said("installation_kind")} and state = 'active'`);
-  const routine = db
+  const draft = db
     .selectFrom("agent_routines")
     .where(onSameAgent)
-    .where(sql<boolean>`agent_routines.id = params ->> 'routine' and status <> 'draft'`);
+    .where(sql<boolean>`agent_routines.id = params ->> 'routine' and agent_routines.status = 'draft'`);
   const passes = sql<boolean>`case ${checkOf} when 'secret_present' then exists ${variable}
-    when 'installation_active' then exists ${installation} when 'routine_ready' then exists ${routine} else true end`;
+    when 'installation_active' then exists ${installation} when 'routine_ready' then not exists ${draft} else true end`;
   const message = sql<string>`case when ${checkOf} is null then 'A person has said so.'
     when ${passes} then 'It is there.' else 'It is not there yet.' end`;
   const here = sql<boolean>`coalesce(${checkOf} in ('secret_present', 'installation_active', 'routine_ready'), true)`;
@@ -147,7 +152,10 @@ export async function verifyHealthAction(
   }
   const verdict = await ask(first.found);
   if ("crashed" in verdict) throw unprocessable("verifier_crashed", `The verifier crashed: ${verdict.crashed}`);
-  const again = { passes: sql<boolean>`${verdict.passes}::boolean`, message: sql<string>`${verdict.message}::text` };
+  const again = {
+    passes: sql<boolean>`${verdict.passes}::boolean`,
+    message: sql<string>`${storable(verdict.message)}::text`,
+  };
   const second = await change(db, id, { ...again, where: sql`true` });
   return "row" in second ? second.row : second.found;
 }

@@ -5,7 +5,7 @@ import type { Bindings } from "../env.ts";
 import type { Id } from "../ids.ts";
 import type { OfferedTool, Outbound, PinnedAgent } from "../tools/calls.ts";
 import { pinAgent, Toolbox } from "../tools/toolbox.ts";
-import type { Verdict } from "./queries.ts";
+import type { Checked, Verdict } from "./queries.ts";
 import type { HealthActionRow } from "./schema.ts";
 
 /** Of everything together. */
@@ -17,7 +17,7 @@ const MOST_MS = 60_000;
  */
 export async function verdictOf(
   { db, env, place }: { db: TenantDb; env: Bindings; place: { app: string; org: string | null } },
-  action: HealthActionRow,
+  action: Checked,
 ): Promise<Verdict> {
   const pinned = await pinAgent(db, env.ROOT_SECRETS, action.agent_id);
   if (!pinned) return { crashed: "its agent is gone" };
@@ -25,8 +25,8 @@ export async function verdictOf(
   const toolbox = new Toolbox(agent, { db, env, user: null, secrets: () => secrets, place });
   const signal = AbortSignal.timeout(MOST_MS);
   try {
-    return action.script_id
-      ? await byScript(db, toolbox, action, action.script_id, signal)
+    return action.check === "script_ref"
+      ? await byScript(db, toolbox, action, signal)
       : await byIntegration(db, agent, toolbox, action, signal);
   } catch (error) {
     if (signal.aborted) return { crashed: `it took longer than ${MOST_MS / 1000} seconds` };
@@ -37,14 +37,14 @@ export async function verdictOf(
 async function byScript(
   db: TenantDb,
   toolbox: Toolbox,
-  { id, params }: HealthActionRow,
-  script: Id<"config">,
+  { id, params, script_id }: HealthActionRow,
   signal: AbortSignal,
 ): Promise<Verdict> {
+  if (!script_id) return { crashed: "it names no script_ref" };
   const config = await db
     .selectFrom("configs")
     .select(["id", "version_number as version"])
-    .where("id", "=", script)
+    .where("id", "=", script_id)
     .executeTakeFirst();
   if (!config) return { crashed: "its script isn't there any more" };
   const tool: OfferedTool = {

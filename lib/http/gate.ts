@@ -112,16 +112,17 @@ export const placeOf = (credential: Credential) =>
   [credential.app, credential.sandbox, ...(credential.kind === "user" ? [credential.org] : [])].join(" ");
 
 /**
- * Runs it when it is the credential's turn at the gate. Who would have to wait is first looked up in the database: a
- * forged key must not stand in its app's line. It goes on to its end though the client hangs up, as its statement does.
+ * Runs it when it is the turn of the credential, or of another place, at the gate. Who would have to wait is first looked
+ * up in the database: a forged key must not stand in its app's line. It goes on to its end though the client hangs up, as
+ * its statement does.
  */
 export async function inTurn<T>(
   gate: Gate,
   c: Asked & { var: Pick<Allowed["Variables"], "credential" | "db"> },
   run: () => Promise<T>,
+  place = placeOf(c.var.credential),
 ): Promise<T> {
-  const { credential, db } = c.var;
-  const place = placeOf(credential);
+  const { db } = c.var;
   if (gate.isFull(place)) await db.enter();
   const passing = gate.pass(place, run, c.req.raw.signal);
   c.executionCtx.waitUntil(passing.catch(() => {}));

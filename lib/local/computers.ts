@@ -42,26 +42,37 @@ const SYSTEM = [
 ];
 const PATH = "/usr/local/bin:/usr/bin:/bin";
 /**
- * What no command may ask of the kernel, as classic BPF: room for a file that it doesn't write, with which a disk is full in
- * an instant, and the ring by which it could ask so past this. Calls of another architecture end the caller.
+ * What no command may ask of the kernel, as classic BPF. Room for a file that it doesn't write, with which a disk is full in
+ * an instant. Memory that a process can let go of and still fill, which nobody would count: shared without a file's name. Keys,
+ * which no namespace keeps apart from the server's. The ring by which it could ask so past this. Calls of another architecture
+ * end the caller.
  */
 const FILTER = (() => {
-  const [arch, fallocate] = process.arch === "arm64" ? [0xc00000b7, 47] : [0xc000003e, 285];
-  const ioUringSetup = 425;
-  const [LOAD, IF_EQUAL, IF_ABOVE, ANSWER] = [0x20, 0x15, 0x35, 0x06];
-  const [NOT_SUPPORTED, NO_SUCH_CALL] = [0x00050000 + 95, 0x00050000 + 38];
+  const isArm = process.arch === "arm64";
+  const [arch, fallocate, mmap] = isArm ? [0xc00000b7, 47, 222] : [0xc000003e, 285, 9];
+  // memfd_create, shmget, add_key, request_key and keyctl; memfd_secret and io_uring_setup.
+  const hidden = [...(isArm ? [279, 194, 217, 218, 219] : [319, 29, 248, 249, 250]), 447, 425];
+  const [LOAD, AND, IF_EQUAL, IF_ABOVE, ANSWER] = [0x20, 0x54, 0x15, 0x35, 0x06];
+  const [NO_MEMORY, NO_SUCH_CALL, NOT_SUPPORTED] = [0x00050000 + 12, 0x00050000 + 38, 0x00050000 + 95];
   const [ALLOWED, KILLED] = [0x7fff0000, 0x80000000];
+  const SHARED_ANONYMOUS = 0x21;
+  const { length } = hidden;
   const program = [
     [LOAD, 0, 0, 4],
-    [IF_EQUAL, 0, 7, arch],
+    [IF_EQUAL, 0, length + 10, arch],
     [LOAD, 0, 0, 0],
-    [IF_ABOVE, 5, 0, 0x40000000],
-    [IF_EQUAL, 2, 0, fallocate],
-    [IF_EQUAL, 2, 0, ioUringSetup],
+    [IF_ABOVE, length + 8, 0, 0x40000000],
+    ...hidden.map((call, i) => [IF_EQUAL, length + 6 - i, 0, call] as const),
+    [IF_EQUAL, 5, 0, fallocate],
+    [IF_EQUAL, 0, 3, mmap],
+    [LOAD, 0, 0, 40],
+    [AND, 0, 0, SHARED_ANONYMOUS],
+    [IF_EQUAL, 4, 0, SHARED_ANONYMOUS],
     [ANSWER, 0, 0, ALLOWED],
     [ANSWER, 0, 0, NOT_SUPPORTED],
     [ANSWER, 0, 0, NO_SUCH_CALL],
     [ANSWER, 0, 0, KILLED],
+    [ANSWER, 0, 0, NO_MEMORY],
   ] as const;
   const bytes = Buffer.alloc(8 * program.length);
   for (const [i, [code, yes, no, k]] of program.entries()) {
@@ -92,16 +103,34 @@ function sandbox(home: string, uid: number, { argv, home: use = "write", keeper 
     ...["--clearenv", "--setenv", "HOME", "/home", "--setenv", "PATH", PATH, "--setenv", "LANG", "C.UTF-8"],
     ...["--uid", "1000", "--gid", "1000", ...(keeper ? ["--cap-add", "CAP_DAC_OVERRIDE"] : [])],
     ...[...SYSTEM, bind, from, "/home", "--dev", "/dev", "--proc", "/proc"],
+    // It reads the same. What is mapped of /dev/zero is memory that nobody counts.
+    ...["--dev-bind", "/dev/full", "/dev/zero"],
     // What isn't the home is in memory: as little of it as can be, and the rest can't be written to.
     ...["--size", "67108864", "--tmpfs", "/tmp", "--size", "16777216", "--tmpfs", "/dev/shm"],
-    ...["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/home", "--"],
+    // Nor is any setting of a process changed, such as that it ends first where memory does.
+    ...["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/home", "--"],
     // Inside, so that what else the user id runs doesn't count.
     ...["prlimit", `--nproc=${MAX_PROCESSES}`, `--fsize=${use === "empty" ? 0 : MAX_FILE}`, `--as=${MAX_ADDRESSES}`],
-    ...[`--nofile=${MAX_OPEN}`, "--core=0", "--", "choom", "-n", "1000", "--", "nice", "-n", "19", ...argv],
+    ...[`--nofile=${MAX_OPEN}`, "--core=0", "--", "nice", "-n", "19", ...argv],
   ];
-  if (!isRoot) return around(home);
+  const first = ["choom", "-n", "1000", "--"];
+  if (!isRoot) return [...first, ...around(home)];
   return [
-    ...["bwrap", ...SYSTEM, bind, home, "/home", "--dir", "/tmp", "--dev-bind", "/dev", "/dev", "--bind", "/proc"],
+    ...[
+      ...first,
+      "bwrap",
+      ...SYSTEM,
+      bind,
+      home,
+      "/home",
+      "--dir",
+      "/tmp",
+      "--dev-bind",
+      "/dev",
+      "/dev",
+      "--bind",
+      "/proc",
+    ],
     ...["/proc", "--unshare-pid", "--die-with-parent", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--"],
     ...["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"],
     ...["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--", ...around("/home")],
@@ -169,7 +198,10 @@ export function serveComputers(dir: string, path = PATH) {
     mkdirSync(home, { recursive: true, mode: 0o700 });
     if (isRoot) chownSync(home, uidOf(id), uidOf(id));
     await own(home, id, ["true"]).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") throw new Refused("bubblewrap is not installed on this machine.");
+      // What couldn't be made isn't there, whoever asks.
+      rmdirSync(home);
+      const isMissing = error.code === "ENOENT" || error.message.includes("failed to execute bwrap");
+      if (isMissing) throw new Refused("bubblewrap is not installed on this machine.");
       throw new Refused(`bubblewrap can't make a computer on this machine: ${error.message}`);
     });
   }

@@ -17,12 +17,14 @@ export class Ledger {
 
   constructor(sql: Sql) {
     this.#sql = sql;
-    // stuck: 1 where nobody was told yet, then 2.
+    // stuck: 1 where nobody was told yet, then 2. Whoever looks for what is over or stuck says so in the words of its index.
     sql.exec(`
       create table if not exists motion (
         id text primary key, upto text not null, due integer, asked_at integer, stuck integer not null, at integer not null
       ) strict, without rowid;
       create index if not exists motion_due on motion (due) where due is not null;
+      create index if not exists motion_over on motion (at) where due is null;
+      create index if not exists motion_stuck on motion (stuck) where stuck > 0;
       create table if not exists minutes (
         what text not null, minute integer not null, total integer not null, failed integer not null,
         primary key (what, minute)) strict, without rowid`);
@@ -46,9 +48,8 @@ export class Ledger {
       ...[id, upto, next, now],
     );
     this.#count("tools", tools, now);
-    if (!ended) return;
-    this.#count("runs", { total: 1, failed: ended.failed ? 1 : 0 }, now);
-    this.#rows("delete from motion where due is null and at < ?", now - REMEMBERED_MS);
+    if (ended) this.#count("runs", { total: 1, failed: ended.failed ? 1 : 0 }, now);
+    if (next === null) this.#rows("delete from motion where due is null and at < ?", now - REMEMBERED_MS);
   }
 
   #count(what: Counted, { total, failed }: Share, now: number): void {
@@ -108,8 +109,10 @@ export class Ledger {
 
   /** Those of them of whom nobody was told: each is answered once. */
   tell(): string[] {
-    const found = this.#rows<{ id: string }>("select id from motion where stuck = 1 order by id").map(({ id }) => id);
-    if (found.length) this.#rows("update motion set stuck = 2 where stuck = 1");
+    const found = this.#rows<{ id: string }>("select id from motion where stuck > 0 and stuck = 1 order by id").map(
+      ({ id }) => id,
+    );
+    if (found.length) this.#rows("update motion set stuck = 2 where stuck > 0 and stuck = 1");
     return found;
   }
 }

@@ -375,7 +375,13 @@ describe("a routine that comes more often than the app lets it", () => {
     ]);
     expect(await owner("POST", `/api/v1/agent_routines/${often.id}/activate`)).toMatchObject({ status: 422 });
     await must(owner("PATCH", `/api/v1/agent_routines/${often.id}`, { schedule: "0 9 * * *" }), 200);
+    const verify = async (): Promise<string> =>
+      (await must(owner("POST", `/api/v1/agent_health_actions/${actions[0].id}/verify`), 200)).status;
+    const health = async () => (await must(owner("GET", `/api/v1/agents/${id}/health`), 200)).health_actions;
+    expect([await verify(), (await health())[0].status]).toEqual(["pending", "pending"]);
     await must(owner("POST", `/api/v1/agent_routines/${often.id}/activate`), 200);
+    expect((await health()).map(({ status }: any) => status)).toEqual(["completed"]);
+    expect(await verify()).toBe("completed");
     const schedules = [{ schedule_type: "recurring", cron_expression: "*/59 * * * *", instructions: "Now." }];
     const refused = await make(owner, { template_bundle: { template: { name: "B", schedules } } });
     expect(faultsOf(refused)).toEqual([422, expect.stringContaining("template comes more often")]);

@@ -1,20 +1,30 @@
 /** What an agent has under way, in a system of its own whose pace is seconds. */
-import { resolve } from "node:path";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { anAgent, anApp, bearer, caller, must, unique } from "../harness/index.ts";
+import { anAgent, anApp, bearer, type Call, caller, must, together, unique } from "../harness/index.ts";
 import { newRoot, newSigningKey, ownSystem } from "../harness/own.ts";
 import { everything } from "../lib/tools/everything.ts";
 
 const alias = { "pace.ts": resolve(import.meta.dirname, "../harness/fast-pace.ts") };
 const poll = { timeout: 20_000, interval: 100 };
+const dataDir = mkdtempSync(join(tmpdir(), "agentry-health-"));
 let own: Awaited<ReturnType<typeof ownSystem>>;
 let base: string;
 
 beforeAll(async () => {
   own = await ownSystem();
-  base = await own.start([await newSigningKey("one")], [newRoot()], { alias, allowLoopback: "127.0.0.1" });
+  base = await own.start([await newSigningKey("one")], [newRoot()], { alias, dataDir, allowLoopback: "127.0.0.1" });
 });
-afterAll(() => own.close());
+afterAll(async () => {
+  await own.close();
+  rmSync(dataDir, { recursive: true, force: true });
+});
 
 async function start() {
   const app = await anApp({ base, newApp: own.newApp });
@@ -79,17 +89,51 @@ describe("what is under way", () => {
     ]);
   });
 
+  it("and goes on again, or is deleted, is told of likewise, though it has no end and nobody asks", async () => {
+    const { owner, agent, told, breaks } = await start();
+    const aWaiting = async () =>
+      (await must(owner("POST", "/api/v1/agent_sessions", { agent: agent.id, instructions: "Go." }), 201)).id;
+    const statuses = async () => (await told()).map(({ status, stuck }) => [status, stuck]);
+    const mend = await breaks();
+    await aWaiting();
+    await expect.poll(statuses, poll).toEqual([["critical", true]]);
+    await mend();
+    const back = [
+      ["critical", true],
+      ["warning", false],
+    ];
+    await expect.poll(statuses, poll).toEqual(back);
+    await breaks();
+    const id = await aWaiting();
+    await expect.poll(statuses, poll).toEqual([...back, ["critical", true]]);
+    await own.database.query("delete from data.agent_sessions where id = $1", [id]);
+    await expect.poll(statuses, poll).toEqual([...back, ["critical", true], ["warning", false]]);
+  });
+
   it("is a routine's run, too: stuck it turns the score, and is named in the feed alone", async () => {
-    const { owner, at, health, feed, breaks } = await start();
-    const routine = { name: "r", handler_type: "script", script: "1", event_type: "agentroutine.invoked" };
+    const { owner, as, acme, agent, at, health, feed, breaks } = await start();
+    const acl = { grants: [{ principal_type: "org_role", principal: "admin", actions: ["read", "write"] }] };
+    const event_config = { "agentroutine.invoked": {}, "agent.health_changed": { filters: { stuck: true } } };
+    const routine = { name: "r", handler_type: "script", script: "1", event_config, acl };
     const { id } = await must(owner("POST", `${at}/agent_routines`, { ...routine, status: "active" }), 200);
     const mend = await breaks();
     const run = await must(owner("POST", `/api/v1/agent_routines/${id}/invoke`, { message: "Go." }), 200);
-    await expect
-      .poll(async () => (await health()).activity.stuck, poll)
-      .toEqual([{ id: null, since: expect.any(String) }]);
-    expect(await health()).toMatchObject({ score: 60, status: "critical" });
     await expect.poll(feed, poll).toEqual([{ level: "error", correlation_id: run.id }]);
+    const entries = async (call: Call) =>
+      (await must(call("GET", "/api/v1/activity_feed"), 200)).data.filter((one: any) => one.correlation_id === run.id);
+    expect((await entries(owner)).map(({ kind }: any) => kind)).toContain("generic");
+    expect(await entries(as(acme, { role: "member" }))).toEqual([]);
+    // What is to be done stands there, though nobody has asked how it is.
+    const { data } = await must(owner("GET", `${at}/agent_health_actions`), 200);
+    expect(data).toMatchObject([{ title: "See to what doesn't go on", status: "pending" }]);
+    expect((await health()).activity.stuck).toEqual([{ id: null, since: expect.any(String) }]);
+    expect(await health()).toMatchObject({ score: 60, status: "critical" });
+    // It listens to that, and would be stuck again: what it has led to doesn't start it.
+    const handedOn =
+      "select 1 from data.event_heads h join data.events e using (app_id, sandbox_id, org_id) where e.name = 'agent.health_changed' and e.agent_id = $1 and h.delivered >= e.sequence";
+    await expect.poll(() => own.database.query(handedOn, [agent.id]), poll).toHaveLength(1);
+    const started = "select id from data.agent_routine_runs where agent_id = $1";
+    expect(await own.database.query(started, [agent.id])).toEqual([{ id: run.id }]);
     await mend();
     await expect.poll(async () => (await health()).score, poll).toBe(90);
     expect((await health()).recent.runs).toEqual({ total: 1, failed: 0 });
@@ -109,8 +153,16 @@ describe("what is under way", () => {
     await mend();
   });
 
-  it("is asked after by nobody once it waits for somebody, or is gone", async () => {
-    const { owner, agent, health } = await start();
+  it("is asked after by nobody once it waits for somebody, or is gone: its agent's health sleeps", async () => {
+    const set = (): string[] => {
+      const kept = new DatabaseSync(join(dataDir, "do", "agentry-objects-AgentHealth", "metadata.sqlite"));
+      const rows = kept.prepare("select actor_id from _cf_ALARM").all();
+      kept.close();
+      return rows.map(({ actor_id }) => String(actor_id));
+    };
+    const others = new Set(set());
+    const alarms = () => set().filter((id) => !others.has(id)).length;
+    const { owner, agent, health, breaks, aSession } = await start();
     const waiting = await must(owner("POST", "/api/v1/agent_sessions", { agent: agent.id, instructions: "Go." }), 201);
     await expect
       .poll(async () => (await must(owner("GET", `/api/v1/agent_sessions/${waiting.id}`), 200)).status, poll)
@@ -118,6 +170,14 @@ describe("what is under way", () => {
     await expect.poll(async () => (await health()).activity, poll).toEqual({ in_motion: 0, stuck: [] });
     await must(owner("POST", `/api/v1/agent_sessions/${waiting.id}/cancel`), 200);
     await expect.poll(async () => (await health()).recent.runs, poll).toEqual({ total: 0, failed: 0 });
+    await aSession();
+    await expect.poll(async () => (await health()).recent.runs, poll).toEqual({ total: 1, failed: 0 });
+    await expect.poll(alarms, poll).toBe(0);
+    // The control: while something is under way it is awake.
+    const mend = await breaks();
+    await aSession();
+    await expect.poll(alarms, poll).toBe(1);
+    await mend();
   });
 });
 
@@ -153,6 +213,14 @@ describe("an action whose verify_config is outside of the database", () => {
     expect(await verify()).toEqual(outcome);
   });
 
+  it("of a script that it doesn't name can't tell, whatever else it names", async () => {
+    const action = { params: { provider: "github" }, verify_config: { type: "script_ref" } };
+    const { owner, at, verify } = await withAction(action);
+    const integration = { access_token: unique("at") };
+    await must(owner("POST", `${at}/agent_installations`, { kind: "integration/github", integration }), 200);
+    expect(await verify()).toEqual([422, "verifier_crashed"]);
+  });
+
   it("of an integration passes while a server of the agent's tools answers", async () => {
     const server = await everything();
     try {
@@ -170,8 +238,54 @@ describe("an action whose verify_config is outside of the database", () => {
     }
   });
 
-  it("of an integration that names a provider passes while one is connected", async () => {
-    const { verify } = await withAction({ kind: "integration", params: { provider: "github" } });
+  /** An action of a server that refuses everybody, in these words, after so long. */
+  async function refusedBy(message: string, after_ms: number) {
+    const seen = { now: 0, most: 0 };
+    const server = createServer(async (request, response) => {
+      seen.most = Math.max(seen.most, ++seen.now);
+      const { id } = (await json(request)) as { id: number };
+      await new Promise((wait) => setTimeout(wait, after_ms));
+      seen.now--;
+      const answer = JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32000, message } });
+      response.writeHead(200, { "Content-Type": "application/json" }).end(answer);
+    });
+    await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
+    const ref = unique("mcp");
+    const { owner, at, verify } = await withAction({ kind: "integration", params: { mcp_server_ref: ref } });
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const raw_content = JSON.stringify({ url, transport: "streamable_http" });
+    const config = { kind: "McpServer", mime_type: "application/json", raw_content, lookup_key: ref };
+    await must(owner("POST", "/api/v1/config", config), 201);
+    const tool = { kind: "mcp", name: "refuses", config: ref, status: "active" };
+    await must(owner("POST", `${at}/agent_tools`, tool), 200);
+    return { seen, owner, at, verify, close: () => server.close() };
+  }
+
+  it("is looked after by four at once, however many ask: the others wait their turn", async () => {
+    const { seen, verify, close } = await refusedBy("not today", 300);
+    expect(await together(7, verify)).toEqual(Array(7).fill([200, "pending"]));
+    close();
+    expect(seen.most).toBe(4);
+  });
+
+  it("says what a server says that refuses, whatever that is made of", async () => {
+    const { owner, at, verify, close } = await refusedBy("a\0b\ud800", 0);
     expect(await verify()).toEqual([200, "pending"]);
+    close();
+    const [{ last_verifier_message }] = (await must(owner("GET", `${at}/agent_health_actions`), 200)).data;
+    expect(last_verifier_message).toMatch(/^The server did not answer: .*a\uFFFDb\uFFFD$/);
+  });
+
+  it("of an integration that names a provider passes while one is connected", async () => {
+    const { owner, at, verify } = await withAction({ kind: "integration", params: { provider: "github" } });
+    expect(await verify()).toEqual([200, "pending"]);
+    const connect = (kind: string) =>
+      must(owner("POST", `${at}/agent_installations`, { kind, integration: { access_token: unique("at") } }), 200);
+    await connect("integration/slack");
+    expect(await verify()).toEqual([200, "pending"]);
+    const { id } = await connect("integration/github");
+    expect(await verify()).toEqual([200, "completed"]);
+    await must(owner("POST", `/api/v1/agent_installations/${id}/pause`), 200);
+    expect(await verify()).toEqual([200, "degraded"]);
   });
 });

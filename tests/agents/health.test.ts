@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { anAgent, anApp, type Call, must, sql, unique } from "../harness/index.ts";
+import { anAgent, anApp, type Call, must, sql, together, unique } from "../harness/index.ts";
 
 const PRIVATE = { grants: [{ principal_type: "org_role", principal: "admin", actions: ["read", "write"] }] };
 
@@ -55,6 +55,58 @@ describe("GET /api/v1/agents/{agent}/health", () => {
     await must(owner("DELETE", `/api/v1/agent_env_vars/${variable.id}`), 204);
     const again = await health();
     expect([again.score, again.health_actions]).toMatchObject([60, [{ id: action.id, status: "degraded" }]]);
+  });
+
+  it("has the action of a check once, however many ask at once, and shows it to each of them", async () => {
+    const { health } = await start({ model: "openai/gpt-5" });
+    const found = await together(4, health);
+    const ids = found.map(({ health_actions }) => health_actions.map(({ id }: any) => id));
+    expect([ids[0].length, new Set(ids.flat()).size, ids.length]).toEqual([1, 1, 4]);
+    for (const one of ids) expect(one).toEqual(ids[0]);
+  });
+
+  it("completes what is done also where no more actions can be", async () => {
+    const { as, acme } = await anApp();
+    const owner = as(acme);
+    const setup_actions = Array.from({ length: 99 }, (_, i) => ({ kind: "custom", title: `${i}`, required: false }));
+    const template_bundle = { template: { name: "Ada", model: "openai/gpt-5" }, setup_actions };
+    const { id } = await must(owner("POST", "/api/v1/agents", { template_bundle }), 200);
+    const at = `/api/v1/agents/${id}`;
+    const ofChecks = async () =>
+      (await must(owner("GET", `${at}/health`), 200)).health_actions.flatMap(({ source, title, status }: any) =>
+        source === "health" ? [[title, status]] : [],
+      );
+    expect(await ofChecks()).toEqual([["Set OPENAI_API_KEY", "pending"]]);
+    await must(owner("PATCH", at, { model: "compatible/one" }), 200);
+    expect(await ofChecks()).toEqual([["Set OPENAI_API_KEY", "completed"]]);
+  });
+
+  it("takes no action of a setup for a check's: 422 on a dedupe_key that begins so", async () => {
+    const { as, acme } = await anApp();
+    const setup_actions = [{ kind: "custom", title: "A", dedupe_key: "health:computers" }];
+    const template_bundle = { template: { name: "Ada" }, setup_actions };
+    const { status, body } = await as(acme)("POST", "/api/v1/agents", { template_bundle });
+    expect([status, JSON.stringify(body)]).toEqual([422, expect.stringContaining("must not begin with health:")]);
+  });
+
+  it("tells what an agent is found to be the first time if it is critical, and of no other", async () => {
+    const { owner, agent, health } = await start({ model: "openai/gpt-5" });
+    const told = async () => (await must(owner("GET", "/api/v1/events?event_names[]=agent.health_changed"), 200)).data;
+    const scripted = await anAgent(owner, { model: "scripted/echo" });
+    expect((await must(owner("GET", `/api/v1/agents/${scripted.id}/health`), 200)).status).toBe("warning");
+    for (const _ of ["once", "again"]) await health();
+    const payload = { status: "critical", score: 60, previous_status: "ok", previous_score: 100, stuck: false };
+    await expect.poll(told).toMatchObject([{ payload: { agent: agent.id, ...payload } }]);
+    expect(await told()).toHaveLength(1);
+  });
+
+  it("counts of its routines those that the viewer may read", async () => {
+    const { owner, as, acme, at, health } = await start();
+    const routine = { handler_type: "script", script: "1", event_type: "custom.x" };
+    await must(owner("POST", `${at}/agent_routines`, { ...routine, name: "open" }), 200);
+    await must(owner("POST", `${at}/agent_routines`, { ...routine, name: "private", acl: PRIVATE }), 200);
+    const seen = await must(as(acme, { role: "member" })("GET", `${at}/health`), 200);
+    expect([(await health()).counts.routines, seen.counts.routines]).toEqual([2, 1]);
   });
 
   it("completes the action of a check by itself when the check passes, and leaves one that was skipped", async () => {

@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
@@ -10,13 +10,22 @@ const dir = mkdtempSync(join(tmpdir(), "agentry-computers-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 const hasBubblewrap = spawnSync("bwrap", ["--unshare-all", "--ro-bind", "/", "/", "true"]).status === 0;
 
-it("says that bubblewrap isn't there where it isn't, and deletes what it couldn't make", async () => {
-  const { answer } = serveComputers(dir, join(dir, "nothing"));
-  const asked = JSON.stringify({ id: newId("agent_computer") });
-  expect(await answer("create", asked)).toEqual({ status: 422, body: "bubblewrap is not installed on this machine." });
-  expect((await answer("destroy", asked)).status).toBe(200);
-  expect(readdirSync(dir)).toEqual([]);
-});
+it.each(["nothing else", "all else"])(
+  "says that bubblewrap isn't there where it isn't, and %s is, and leaves nothing of what it couldn't make",
+  async (what) => {
+    const path = mkdtempSync(join(tmpdir(), "agentry-path-"));
+    if (what === "all else") symlinkSync("/usr/bin/choom", join(path, "choom"));
+    const { answer } = serveComputers(dir, path);
+    const asked = JSON.stringify({ id: newId("agent_computer") });
+    expect(await answer("create", asked)).toEqual({
+      status: 422,
+      body: "bubblewrap is not installed on this machine.",
+    });
+    expect(await answer("exists", asked)).toEqual({ status: 200, body: "false" });
+    expect((await answer("destroy", asked)).status).toBe(200);
+    expect(readdirSync(dir)).toEqual([]);
+  },
+);
 
 it("takes no id for a path", async () => {
   const { answer } = serveComputers(join(dir, "inner"));

@@ -10,7 +10,7 @@ const none = { total: 0, failed: 0 };
 const one = { total: 1, failed: 1 };
 const says = (n: number, upto: string, more: object = {}) => ({ id: `ase_${n}` as never, upto, tools: none, ...more });
 
-const aLedger = () => new Ledger(aStore().sql);
+const aLedger = (store = aStore()) => new Ledger(store.sql);
 
 describe("what is counted", () => {
   it("counts once, however often it is told, and whatever older word comes later", () => {
@@ -85,5 +85,35 @@ describe("what is under way", () => {
     expect(ledger.of("ase_1")).not.toBeNull();
     ends(3, NOW + 10 * MINUTE + 1);
     expect([ledger.of("ase_1"), ledger.of("ase_9")]).toMatchObject([null, { due: NOW + HOUR }]);
+  });
+
+  it("forgets likewise what was cancelled, and what waits", () => {
+    const store = aStore();
+    const ledger = aLedger(store);
+    for (let i = 0; i < 100; i++) ledger.take(says(i, "1", { due: null }), NOW + i * MINUTE);
+    expect(store.sql.exec("select count(*) as n from motion").toArray()).toEqual([{ n: 11 }]);
+  });
+
+  it("looks through none but those that it looks for, however many there are", () => {
+    const store = aStore();
+    const asked: string[] = [];
+    const exec = store.sql.exec.bind(store.sql);
+    store.sql.exec = (text, ...values) => {
+      asked.push(text);
+      return exec(text, ...values);
+    };
+    const ledger = aLedger(store);
+    ledger.take(says(1, "1", { due: null, ended: { failed: false } }), NOW);
+    ledger.watch("ase_1", { due: NOW, asked_at: NOW, stuck: true }, NOW);
+    void [ledger.overdue(NOW, 50), ledger.next, ledger.size, ledger.stuck, ledger.tell()];
+    const queries = asked.filter((text) => / motion /.test(text) && /^(select|update|delete)/.test(text));
+    const plans = queries.map((text) => {
+      const bound = [...text.matchAll(/\?/g)].map(() => 0);
+      return exec<{ detail: string }>(`explain query plan ${text}`, ...(bound as never[]))
+        .toArray()
+        .map(({ detail }) => detail);
+    });
+    expect(plans.flat().filter((step) => /^SCAN motion(?! USING)/.test(step))).toEqual([]);
+    expect(plans.length).toBeGreaterThan(7);
   });
 });
