@@ -96,6 +96,18 @@ describe("a request of a graph", () => {
     if (what !== "ok") expect(Object.values(came)[0]).toBe(`HTTP ${status}: {"n":1}`);
   });
 
+  it.each(["read", "once"] as const)(
+    "of effect %s whose answer is too long has that answer's fault, for good",
+    async (effect) => {
+      const long = { ...ANSWER, body: JSON.stringify("a".repeat(200_000)) };
+      expect((await send({}, { effect }, long)).came).toEqual({ error: "the answer is longer than 200 KB" });
+      expect(Object.keys((await send({}, { effect }, { ...long, status: 503 })).came)).toEqual(["passing"]);
+      expect(
+        Object.keys((await send({}, { effect }, { ...ANSWER, body: JSON.stringify("a".repeat(199_998)) })).came),
+      ).toEqual(["ok"]);
+    },
+  );
+
   it.each([
     ["read", "passing"],
     ["idempotent", "passing"],
