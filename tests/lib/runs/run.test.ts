@@ -265,7 +265,7 @@ describe("a run", () => {
     const hands = { mayGoOn: async () => isLive };
     const stage = aStage({ program: asking([anAsk("a")]), hands });
     const { run, go } = await ran(stage);
-    expect([run.view().status, stage.sent]).toEqual(["pending", []]);
+    expect([run.view().status, stage.sent, stage.paused]).toEqual(["pending", [], ["pending"]]);
     isLive = true;
     await go();
     expect(run.view().status).toBe("completed");
@@ -349,6 +349,67 @@ it("goes on where its command's turn comes in another process than the one that 
   const next = stage.process(undefined, { runAt: (instant) => void wakes.push(instant) });
   await next.run.runCommand(command);
   expect(wakes).toHaveLength(1);
+});
+
+describe("what fails beside a command, as a database that is out", () => {
+  const out = () => Promise.reject(new Error("out"));
+  const begun = async (stage: ReturnType<typeof aStage>) => {
+    const one = stage.process();
+    one.run.begin();
+    await expect(one.go()).rejects.toThrow("out");
+    return { ...one, command: of(stage.frames(), "command.called")[0]!.command };
+  };
+
+  it.each(["idempotent", "once"] as const)("is waited for: %s is begun once, and known", async (effect) => {
+    const program = asking([anAsk("a", { effect })]);
+    const stage = aStage({ program, send: (_, nth) => (nth < 4 ? out() : { ok: "done" }) });
+    const { run, go, command } = await begun(stage);
+    for (let n = 2; n < 4; n++) {
+      await go();
+      await expect(run.runCommand(command)).rejects.toThrow("out");
+    }
+    await run.runCommand(command);
+    await go();
+    expect(run.view()).toMatchObject({ status: "completed", attempt: 1, result: { a: "done" } });
+    expect([of(stage.frames(), "command.called").length, stage.sent.length]).toEqual([1, 4]);
+  });
+
+  it("is waited for a hundred times", async () => {
+    const stage = aStage({ program: asking([anAsk("a")]), send: out });
+    const { run, go, command } = await begun(stage);
+    for (let n = 2; n < 100; n++) await expect(run.runCommand(command)).rejects.toThrow("out");
+    await run.runCommand(command);
+    await go();
+    expect(run.view()).toMatchObject({ status: "failed", result: { error: expect.stringMatching(/100 times/) } });
+  });
+
+  it("ends with its run: nothing is sent any more", async () => {
+    const stage = aStage({ program: asking([anAsk("a")]), send: out });
+    const { run, command } = await begun(stage);
+    run.cancel();
+    await run.runCommand(command);
+    expect([run.view().status, stage.sent.length]).toEqual(["cancelled", 1]);
+  });
+});
+
+it("takes up again what was stopped in the middle for its org's sake, when that is lifted", async () => {
+  let isLive = true;
+  const stage = aStage({
+    program: asking([anAsk("a", { kind: "script" })]),
+    hands: { mayGoOn: async () => isLive },
+    send: async (command, nth) => {
+      if (nth === 1) isLive = false;
+      return (await command.mayGoOn()) ? { ok: "done" } : null;
+    },
+  });
+  const { run, go } = await ran(stage);
+  expect([run.status, run.view().status, stage.sent.length]).toEqual(["waiting", "running", 1]);
+  await go();
+  expect([stage.sent.length, stage.paused]).toEqual([1, ["waiting", "waiting"]]);
+  isLive = true;
+  await go();
+  expect(run.view()).toMatchObject({ status: "completed", result: { a: "done" } });
+  expect(stage.sent.map(({ attempt }) => attempt)).toEqual([1, 2]);
 });
 
 describe("the states of a run", () => {
