@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { RunFrame } from "../../../lib/runs/frames.ts";
 import { isTerminal } from "../../../lib/runs/loop.ts";
 import { chainProgram, taskProgram } from "../../../lib/runs/programs.ts";
+import type { Came } from "../../../lib/runs/run.ts";
 import type { Step } from "../../../lib/workflows/program.ts";
 import { anAsk, aStage, asking, Crash, ran } from "./stage.ts";
 
@@ -208,9 +209,11 @@ describe("a run", () => {
       const stage = aStage({
         program,
         heard: () => came,
-        send: () => {
+        send: async () => {
           if (early) came = { ok: "said" };
           if (early) one.run.hear();
+          // Not yet: whoever has it may not know so itself.
+          if (early) await one.run.look();
           return { later: true, until: null };
         },
       });
@@ -244,6 +247,96 @@ describe("a run", () => {
     await go();
     expect(stage.frames()).toEqual(frames);
     expect(of(frames, "command.failed")).toHaveLength(2);
+  });
+
+  it("leaves unknown what is, when it is cancelled", async () => {
+    const stage = aStage({ program: asking([anAsk("a")]), send: () => ({ unknown: true }) });
+    const { run } = await ran(stage);
+    const { command } = of(stage.frames(), "command.unknown")[0]!;
+    run.cancel();
+    expect([of(stage.frames(), "command.failed"), run.factsOf(command)?.outcome]).toEqual([[], "unknown"]);
+  });
+
+  describe("of a script that made calls", () => {
+    const known: (number | null)[][] = [];
+    /** Makes a call that is answered, and one more, of which this comes. */
+    const scripted = (answer: { ok: number } | null, came: Came) =>
+      aStage({
+        program: asking([anAsk("a", { kind: "script", attempts: 3 })]),
+        send: ({ outbound, note }, nth) => {
+          known.push(outbound.map(({ n, answer }) => (answer ? n : null)));
+          if (nth > 1) return { ok: "done" };
+          for (const [n, given] of [{ ok: 200 }, answer].entries()) {
+            note({ n, name: "requests.request", hash: "h", answer: null });
+            if (given) note({ n, name: "requests.request", hash: "h", answer: given });
+          }
+          return came;
+        },
+      });
+
+    it("makes the one anew that met a fault that passes, and it alone", async () => {
+      known.length = 0;
+      const stage = scripted({ ok: 503 }, { passing: "503" });
+      const { run, go } = await ran(stage);
+      stage.pass(10_000);
+      await go();
+      expect([run.view().status, known]).toEqual(["completed", [[], [0]]]);
+    });
+
+    it("makes the one anew of which somebody says so", async () => {
+      known.length = 0;
+      const stage = scripted(null, { unknown: true });
+      const { run, go } = await ran(stage);
+      run.resolve(of(stage.frames(), "command.unknown")[0]!.command, { outcome: "retry", by });
+      await go();
+      expect([run.view().status, known]).toEqual(["completed", [[], [0]]]);
+    });
+  });
+
+  it("counts no end of a process among the faults of a command", async () => {
+    const program = asking([anAsk("a", { effect: "idempotent", attempts: 3 })]);
+    const came = (nth: number) => (nth < 3 ? Promise.reject(new Crash()) : nth < 5 ? { passing: "503" } : { ok: 1 });
+    const stage = aStage({ program, send: (_, nth) => came(nth) });
+    for (let end = 0; end < 2; end++) {
+      const { run, go } = stage.process();
+      run.begin();
+      await expect(go()).rejects.toThrow(Crash);
+    }
+    const { run, go } = stage.process();
+    for (const ms of [0, 10_000, 60_000]) {
+      stage.pass(ms);
+      await go();
+    }
+    expect(run.view()).toMatchObject({ status: "completed", attempt: 3 });
+    expect(stage.sent.at(-1)!.attempt).toBe(5);
+  });
+
+  it("begins no command for the hundred-and-first time, whatever ends the process each time", async () => {
+    const stage = aStage({
+      program: asking([anAsk("a", { effect: "idempotent" })]),
+      send: () => Promise.reject(new Crash()),
+    });
+    for (let end = 0; end < 100; end++) {
+      const { run, go } = stage.process();
+      run.begin();
+      await expect(go()).rejects.toThrow(Crash);
+    }
+    const { run, go } = stage.process();
+    await go();
+    expect([stage.sent.length, run.view()]).toMatchObject([
+      100,
+      { status: "failed", result: { error: expect.stringMatching(/100 times/) } },
+    ]);
+  });
+
+  it.each([
+    ["script", { structured: { a: 1 }, b: 2 }, null],
+    ["preset", { b: 2 }, { a: 1 }],
+  ])("has a structured response of a preset alone: %s", async (handler, result, structured_response) => {
+    const program = asking([anAsk("structured"), anAsk("b")]);
+    const send = ({ node }: { node: string }) => ({ ok: node === "b" ? 2 : { a: 1 } });
+    const { run } = await ran(aStage({ program, send, hands: { pin: async () => ({ handler }) } }));
+    expect(run.view()).toMatchObject({ status: "completed", result, structured_response });
   });
 
   it("of `once`, cancelled while it is sent, is unknown", async () => {
@@ -288,8 +381,36 @@ describe("a run", () => {
     expect(JSON.stringify([stage.frames(), run.view(), stage.told])).not.toContain("s3cret-value");
   });
 
-  it("fails where what it gives is too long", async () => {
+  it.each<[string, Parameters<typeof aStage>[0]]>([
+    ["an error", { program: asking([anAsk("a")]), send: () => ({ error: "s3cret-value" }) }],
+    [
+      "a fault that passes",
+      { program: asking([anAsk("a", { attempts: 3 })]), send: () => ({ passing: "s3cret-value" }) },
+    ],
+    ["arguments", { program: asking([anAsk("a", { template: "s3cret-value" })]) }],
+    ["why it fails", { program: { ...asking(), next: () => ({ do: "fail", error: "s3cret-value" }) } }],
+    ["what it completes with", { program: { ...asking(), next: () => ({ do: "complete", result: "s3cret-value" }) } }],
+  ])("writes down none in %s", async (_, options) => {
+    const stage = aStage({ ...options, secrets: ["s3cret-value"] });
+    const { run } = await ran(stage);
+    const written = JSON.stringify([stage.frames(), run.view(), stage.told]);
+    expect([written.includes("****"), written.includes("s3cret-value")]).toEqual([true, false]);
+  });
+
+  it("writes down none in the note of who decides", async () => {
+    const program = asking([anAsk("a", { kind: "approval" })]);
+    const stage = aStage({ program, secrets: ["s3cret-value"] });
+    const { run } = await ran(stage);
+    const { command, arguments_hash } = of(stage.frames(), "command.requested")[0]!;
+    run.decide(command, { approved: true, arguments_hash, note: "s3cret-value", by });
+    expect(of(stage.frames(), "approval.decided")).toMatchObject([{ note: "****" }]);
+  });
+
+  it("fails where what it gives is too long, and what it would send is not sent", async () => {
     const long = "a".repeat(70_000);
+    const unsent = aStage({ program: asking([anAsk("a", { template: long })]) });
+    expect((await ran(unsent)).run.view().result).toEqual({ error: "its arguments have more than 65536 bytes" });
+    expect(unsent.sent).toEqual([]);
     expect((await ran(aStage({ program: asking([anAsk("a")]), send: () => ({ ok: long }) }))).run.view().status).toBe(
       "failed",
     );
@@ -496,5 +617,18 @@ describe("programs", () => {
     ]);
     expect(chain.next(chain.take(state, second.key, { ok: 2 }))).toEqual({ do: "complete", result: 2 });
     expect(chain.next(chain.take(state, second.key, { error: "no" }))).toMatchObject({ do: "fail" });
+  });
+
+  it("of a chain go on past a step that may fail, and have nothing of one without a name", async () => {
+    const chain = chainProgram([
+      { ...script, ...step },
+      { ...script, ...step, name: "b", on_error: "continue" },
+      { ...script, ...step },
+    ]);
+    let state = chain.begin(1);
+    for (const outcome of [{ ok: "one" }, { error: "no" }])
+      state = chain.take(state, firstOf(chain.next(state)).key, outcome);
+    const last = firstOf(chain.next(state));
+    expect([last.key, last.scope]).toEqual(["steps[2]", { trigger: 1, inputs: { b: null } }]);
   });
 });

@@ -73,6 +73,11 @@ describe("a request of a graph", () => {
     expect([asked.body ?? null, asked.headers.get("content-type")]).toEqual([null, null]);
   });
 
+  it("follows no redirect to another origin: its secret would go there", async () => {
+    const answer = { ...ANSWER, status: 302, body: "", headers: { ...ANSWER.headers, location: "https://b.example/" } };
+    expect((await send({}, {}, answer)).came).toEqual({ error: expect.stringMatching(/another origin/) });
+  });
+
   it("has a key where it does something", async () => {
     const keys = (["read", "idempotent", "once"] as const).map(async (effect) => {
       return (await send({}, { effect })).asked.headers.get("idempotency-key");
