@@ -209,11 +209,9 @@ describe("a run", () => {
       const stage = aStage({
         program,
         heard: () => came,
-        send: async () => {
+        send: () => {
           if (early) came = { ok: "said" };
           if (early) one.run.hear();
-          // Not yet: whoever has it may not know so itself.
-          if (early) await one.run.look();
           return { later: true, until: null };
         },
       });
@@ -247,6 +245,26 @@ describe("a run", () => {
     await go();
     expect(stage.frames()).toEqual(frames);
     expect(of(frames, "command.failed")).toHaveLength(2);
+  });
+
+  it("looks again when a command is sent that was heard of before", async () => {
+    let looks = 0;
+    const stage = aStage({
+      program: asking([anAsk("a", { kind: "preset", effect: "idempotent" })]),
+      heard: () => ({ ok: "said" }),
+      send: async () => {
+        one.run.hear();
+        await one.run.look();
+        return { later: true, until: null };
+      },
+    });
+    const one = stage.process(undefined, { runLook: () => void looks++ });
+    one.run.begin();
+    await one.go();
+    expect([looks, one.run.view().status]).toEqual([2, "running"]);
+    await one.run.look();
+    await one.go();
+    expect(one.run.view()).toMatchObject({ status: "completed", result: { a: "said" } });
   });
 
   it("leaves unknown what is, when it is cancelled", async () => {
