@@ -337,3 +337,33 @@ it.each([
   });
   await must(stage.ask("POST", `${at}/cancel`), 200);
 });
+
+it("runs of a scope that begin at once share one session, however long the first takes to make it", async () => {
+  const agent = await anAgent(stage.ask, { model: "scripted/script" });
+  const preset_config = {
+    ...{ instructions: instructionsOf({ text: "Heard." }), session_mode: "session", session_scope: "global" },
+  };
+  const { id } = await must(
+    stage.ask("POST", `/api/v1/agents/${agent.id}/agent_routines`, {
+      ...{ name: unique("r"), handler_type: "preset", preset_name: "do_task", status: "active", preset_config },
+      event_type: "agentroutine.invoked",
+    }),
+    200,
+  );
+  stage.database.hold(/insert into "data"."agent_sessions"/);
+  for (const message of ["One.", "Two."]) {
+    await must(stage.ask("POST", `/api/v1/agent_routines/${id}/invoke`, { message }), 200);
+  }
+  await until("the first makes it", () => (stage.database.waiting() ? true : null));
+  await wait(1_500);
+  stage.database.letGo();
+  const runs = () => query("select status, result from data.agent_routine_runs where routine_id = $1", id);
+  await until("both are over", async () =>
+    (await runs()).every(({ status }) => status === "completed") ? true : null,
+  );
+  const [one, two] = (await runs()).map(({ result }) => result.session);
+  expect([one, await query("select id from data.agent_sessions where agent_id = $1", agent.id)]).toEqual([
+    two,
+    [{ id: one }],
+  ]);
+});
