@@ -81,7 +81,10 @@ export function reachChild<K extends ChildKind>(
   const rows = named(db, kind, id, agent).where(own(db, kind, "readers"));
   const above = reach(db, kind, db.selectFrom("agents").where("id", "in", rows.select("agent_id")), action);
   const under = rows.where("agent_id", "in", above.rows.select("id"));
-  const reached = hasAcl(kind) ? reach(above.db, kind, under, action) : { db: above.db, rows: under };
+  // What is somebody's and has no list everybody reads who reads the agent; only that one changes it.
+  const reached = hasAcl(kind)
+    ? reach(above.db, kind, under, action, undefined, "everyone")
+    : { db: above.db, rows: under };
   return reached as unknown as Reached<TableOf<K>>;
 }
 

@@ -150,8 +150,9 @@ export function reach<T extends TenantTable>(
   rows: Rows<T>,
   action: "read" | "write",
   owners?: Owners,
+  unlisted?: "owner" | "everyone",
 ): Reached<T> {
-  const readable = rows.where(passes(db.viewer, "readers", owners));
+  const readable = rows.where(passes(db.viewer, "readers", owners, unlisted));
   const may = action === "read" ? sql<boolean>`true` : passes(db.viewer, "writers", owners);
   const gate = sql`select app.must_reach(${kind}, (${readable.select(sql`${may} is true`.as("may")).limit(1)}))`;
   return { db: db.behind(gate), rows: action === "read" ? readable : rows.where(may) };

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import * as v from "valibot";
 import { createChild, listChildrenOf, reachChild, updateChild } from "../agents/children.ts";
-import { agentNamed } from "../agents/queries.ts";
+import { agentNamed, mayOwnFor } from "../agents/queries.ts";
 import { firstAcl, nextAcl, passes } from "../auth/acl.ts";
 import { configNamed, templatesNamed } from "../configs/queries.ts";
 import { mustHold } from "../db/statements.ts";
@@ -24,6 +24,7 @@ import {
   type UpdateRoutine,
 } from "./schema.ts";
 
+const NOT_THEIRS = "must be yourself or, for an admin, a user of the org";
 const jsonOf = (value: object | null | undefined) => (value ? JSON.stringify(value) : value);
 
 /** A routine's JSON, as SQL, that names these configs: by their ids, where the viewer may read them. See `configNamed`. */
@@ -72,10 +73,19 @@ function columns(db: TenantDb, org: RawBuilder<string>, { ...body }: UpdateRouti
   };
 }
 
-/** This database behind what only it can see of a body: how often the app lets a schedule come, and which configs are there. */
-function checked(db: TenantDb, orgs: RawBuilder<unknown>, body: UpdateRoutine): TenantDb {
-  const { schedule } = body;
-  const behind = schedule ? notTooOften(db, shortestInterval(parseCron(schedule)!)) : db;
+/**
+ * This database behind what only it can see of a body: how often the app lets a schedule come, whom the sender may name,
+ * since its runs see what that one may, unless `isKept` says that it is named already; and which configs are there.
+ */
+function checked(
+  db: TenantDb,
+  orgs: RawBuilder<unknown>,
+  body: UpdateRoutine,
+  isKept: RawBuilder<unknown> = sql`false`,
+): TenantDb {
+  const { schedule, user } = body;
+  let behind = schedule ? notTooOften(db, shortestInterval(parseCron(schedule)!)) : db;
+  if (user) behind = behind.behind(mustHold(sql`(${mayOwnFor(db.viewer, user)} or ${isKept})`, "user", NOT_THEIRS));
   const named = namedIn(body);
   if (!named.length) return behind;
   const id = configNamed(db, sql`names.name`, sql`array[names.kind]`, sql`place.org`);
@@ -124,8 +134,10 @@ export async function updateRoutine(
 ): Promise<RoutineRow> {
   const named = template ? await templateOf(db, id, template) : null;
   const body = { ...named?.body, ...sent };
-  const orgs = reachChild(db, "agent_routine", id, "read").rows.select(sql`org_id`.as("org"));
-  return updateChild(checked(db, sql`${orgs}`, body), "agent_routine", id, {
+  const { rows } = reachChild(db, "agent_routine", id, "read");
+  const orgs = rows.select(sql`org_id`.as("org"));
+  const isKept = sql`exists (${rows.where("user_id", "=", body.user || null).select(sql`1`.as("one"))})`;
+  return updateChild(checked(db, sql`${orgs}`, body, isKept), "agent_routine", id, {
     ...columns(db, sql`agent_routines.org_id`, body),
     template_config_id: named?.id,
     acl: acl === undefined ? undefined : nextAcl(acl),

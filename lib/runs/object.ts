@@ -2,6 +2,7 @@
  * The runs of an agent, or of an automation: the only writer of their journals. It owns the runs at work, lends them the
  * hands that reach the database, scripts and sessions, and sees to it that Postgres hears of what happened.
  */
+import { sql } from "kysely";
 import { type RunStatus, real } from "../db/schema.ts";
 import type { Bindings } from "../env.ts";
 import { readSecrets } from "../env-vars/queries.ts";
@@ -47,9 +48,11 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   /** Every value that was a secret since the object is in memory: one that was replaced stays masked. */
   readonly #known = new Set<string>();
   readonly #waiting = new Map<string, Set<() => void>>();
+  /** Who looks for a shared session, or makes one: one after another, so that a scope has but one. */
+  #sharing: Promise<unknown> = Promise.resolve();
   #secrets: Readonly<Record<string, string>> | null = null;
-  /** By routine its co-owner, and of an automation's runs by run the user that it acts as: those who are still there. */
-  #owners: ReadonlyMap<string, Id<"user">> = new Map();
+  /** By routine its co-owner, and of an automation's runs by run the user that it acts as; null: nobody, or gone. */
+  #owners = new Map<string, Id<"user"> | null>();
   #mask: <T>(value: T) => T = (value) => value;
   /** When the org was last known to be alive, and the secrets to be these. */
   #readAt = 0;
@@ -170,25 +173,30 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   #hands(row: RunRow): Hands {
     const { id } = row;
     const pinned = () => this.#runs.get(id)!.pinned as PinnedRoutine;
+    const whose = row.automation_id === null ? row.routine_id : row.user_id && id;
     const fresh = async () => {
-      // A user of whom nothing was heard is asked after: the run may be newer than the last look.
-      const isNew = row.automation_id !== null && row.user_id !== null && !this.#owners.has(id);
+      // Of what nothing was heard is asked after: it may be newer than the last look.
+      const isNew = whose !== null && !this.#owners.has(whose);
       if (isNew) await this.#reading;
-      if (!this.#secrets || isNew || Date.now() - this.#readAt > FRESH_MS) await this.#read();
+      // That it is suspended holds until it is lifted, and no longer.
+      const isOld = this.orgStatus === "suspended" || Date.now() - this.#readAt > FRESH_MS;
+      if (!this.#secrets || isNew || isOld) await this.#read();
+      if (whose !== null && !this.#owners.has(whose)) this.#owners.set(whose, null);
+    };
+    const mayGoOn = async () => {
+      await fresh();
+      return this.orgStatus !== "suspended";
     };
     return {
       now: () => Date.now(),
       newCommand: () => newId("tool_call"),
       pin: () => pinRun(this.db, row),
       program: (pinned) => programOf(pinned as PinnedRoutine),
-      mayGoOn: async () => {
-        await fresh();
-        return this.orgStatus !== "suspended";
-      },
+      mayGoOn,
       evaluate: argumentsOf,
       listen: (wait, given) => listen(this.db, row, wait, given),
       send: async (_, command) => {
-        await fresh();
+        if (!(await mayGoOn())) return null;
         return send(this.#world(row, pinned()), row, pinned(), command);
       },
       heard: (_, handed_to, given) => heard(this.#world(row, pinned()), pinned(), handed_to, given),
@@ -200,6 +208,8 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
         // Should its alarm be lost, the sweep finds it a little later.
         if (instant > Date.now()) this.#owe(id, "run", this.#facts(id, instant + PACE.late));
       },
+      // The sweep leaves out what is of a suspended org, and finds it as soon as that is lifted.
+      paused: () => this.#owe(id, "run", this.#facts(id, Date.now())),
       runCommand: (command) => this.due(`call ${id} ${command}`, Date.now()),
       runLook: () => this.due(`look ${id}`, Date.now()),
     };
@@ -210,14 +220,16 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
     return {
       ...{ db, env, place: { app: place.app_id, org: real(place.org_id) } },
       ...{ secrets: this.#secrets ?? {}, user: this.#owners.get(automation_id ? id : routine) ?? null },
-      sharedSession: async (scope, fresh, isOver) => {
-        const before = this.#shared.kept<Id<"agent_session">>(scope);
-        if (before && !(await isOver(before))) return before;
-        // Another run of the scope may have begun one meanwhile.
-        const now = this.#shared.kept<Id<"agent_session">>(scope);
-        if (now && now !== before) return now;
-        this.#shared.keep(scope, fresh);
-        return fresh;
+      sharedSession: (scope, fresh, open, make) => {
+        const found = this.#sharing.then(async () => {
+          const before = this.#shared.kept<Id<"agent_session">>(scope);
+          const there = before && (await open(before));
+          if (there) return there;
+          this.#shared.keep(scope, fresh);
+          return make();
+        });
+        this.#sharing = found.catch(() => {});
+        return found;
       },
     };
   }
@@ -231,16 +243,16 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   }
   async #look(): Promise<void> {
     const asked = Date.now();
-    const there = this.db.selectFrom("users").select("users.id").where("users.ended_at", "is", null);
+    const there = this.db.selectFrom("users").where("users.ended_at", "is", null).select("users.id");
+    const coOwner = there.where(sql<boolean>`users.id = agent_routines.user_id`);
     // An automation has no secrets.
     const { id } = this;
     const agent = isId("agent", id) ? id : null;
     const owned: { execute(): Promise<{ id: string; user_id: Id<"user"> | null }[]> } = agent
       ? this.db
           .selectFrom("agent_routines")
-          .select(["id", "user_id"])
+          .select(["id", sql<Id<"user"> | null>`(${coOwner})`.as("user_id")])
           .where("agent_id", "=", agent)
-          .where("user_id", "in", there)
       : this.db
           .selectFrom("agent_routine_runs")
           .select(["id", "user_id"])
@@ -252,7 +264,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
       owned.execute(),
     ]);
     this.#secrets = secrets;
-    this.#owners = new Map(owners.map(({ id, user_id }) => [id, user_id!]));
+    this.#owners = new Map(owners.map(({ id, user_id }) => [id, user_id]));
     for (const value of Object.values(secrets)) this.#known.add(value);
     this.#mask = masker(this.#known);
     this.#readAt = asked;

@@ -25,6 +25,8 @@ export type PinnedRoutine = Pinned & {
   model: string | null;
   task: { handler_type: string } & Record<string, unknown>;
   steps: ({ handler_type: string } & Record<string, unknown>)[];
+  /** When it was pinned, by the database's clock: scripts that others name by their lookup_key are as they were then. */
+  at?: string;
   /** Of the configs that it names, by their ids. */
   versions: Record<string, number>;
   /** Of the workflow graphs that it goes the way of, what their configs say, by their ids. */
@@ -41,7 +43,7 @@ export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine |
     .where("routine_id", "=", row.routine_id as Id<"agent_routine">);
   const { agent, routine, configs } = await db.batch({
     agent: agentOf(db, row),
-    routine: routines.selectAll(),
+    routine: routines.selectAll().select(now),
     configs: db
       .selectFrom("configs")
       .select(["id", "version_number"])
@@ -58,7 +60,7 @@ export async function pinRun(db: TenantDb, row: RunRow): Promise<PinnedRoutine |
   return {
     ...{ handler: handler_type, routine: found.id, name: found.name, model: agent[0].default_model },
     shared: found.trigger_context === "chat_session",
-    ...{ task, steps, versions },
+    ...{ task, steps, versions, at: found.now },
     graphs: await graphsSaid(db, [task, ...steps], versions),
   };
 }
@@ -72,6 +74,7 @@ async function graphsSaid(db: TenantDb, tasks: PinnedRoutine["steps"], versions:
   return Object.fromEntries(ids.map((id, i) => [id, contents[i] ? saidOf(contents[i], read) : null]));
 }
 
+const now = sql<string>`now()`.as("now");
 const agentOf = (db: TenantDb, { agent_id }: RunRow) =>
   db.selectFrom("agents").select(["id", "default_model"]).where("id", "=", agent_id!);
 
@@ -79,7 +82,7 @@ async function pinAutomation(db: TenantDb, row: RunRow, id: Id<"config">): Retur
   const automations = db.selectFrom("automations").where("id", "=", id);
   const { agent, automation, configs } = await db.batch({
     agent: agentOf(db, row),
-    automation: automations.selectAll().select(isLive(db).as("live")),
+    automation: automations.selectAll().select([now, isLive(db).as("live")]),
     configs: db
       .selectFrom("configs")
       .select(["id", "version_number", "kind"])
@@ -97,15 +100,22 @@ async function pinAutomation(db: TenantDb, row: RunRow, id: Id<"config">): Retur
   const versions = { [config.id]: config.version_number };
   return {
     ...{ handler, routine: found.id, name: String(found.said.name), model: agent[0]?.default_model ?? null },
-    ...{ shared: false, task, steps: [], versions },
+    ...{ shared: false, task, steps: [], versions, at: found.now },
     graphs: await graphsSaid(db, [task], versions),
   };
 }
 
-const readAs = ({ graphs }: PinnedRoutine, { config }: PinnedRoutine["task"]): Graph | null => {
+/** What a config says is read once: each of a graph's scripts asks for it. */
+const graphsRead = new WeakMap<object, Graph | null>();
+function readAs({ graphs }: PinnedRoutine, { config }: PinnedRoutine["task"]): Graph | null {
   const said = graphs[String(config)];
-  return isMap(said) ? readGraph(said).graph : null;
-};
+  if (!isMap(said)) return null;
+  const known = graphsRead.get(said);
+  if (known !== undefined) return known;
+  const { graph } = readGraph(said);
+  graphsRead.set(said, graph);
+  return graph;
+}
 /** The graph that a command's node is of; null where that is of none. */
 export function graphOf(pinned: PinnedRoutine, node: string): Graph | null {
   const step = stepOf(node);

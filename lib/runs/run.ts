@@ -34,6 +34,7 @@ export const MAX_GIVEN = 65_536;
 const MAX_ERROR = 2_000;
 /** How often a command is begun at all: whatever ends the process each time, it isn't sent for ever. */
 const MAX_BEGUN = 100;
+const NOTHING = `it was begun ${MAX_BEGUN} times, and nothing came of it`;
 /** So many commands are under way at once. */
 const AT_ONCE = 10;
 
@@ -58,6 +59,8 @@ export type Sending = Pick<Command, "id" | "kind" | "node" | "effect" | "handed_
   /** When it was first begun, ISO 8601. */
   begun_at: string;
   signal: AbortSignal;
+  /** Whether what it does step by step may take another: not while the org is suspended. */
+  mayGoOn: () => Promise<boolean>;
   outbound: readonly Outbound[];
   note: (outbound: Omit<Outbound, "at">) => Outbound;
 };
@@ -76,7 +79,8 @@ export type Hands = {
   evaluate(ask: Ask): Promise<Json>;
   /** From now on an event is listened for, by a wait of that id; why it can't be, as a sentence for people. */
   listen(wait: Id<"event_wait">, given: Json): Promise<string | null>;
-  send(pinned: Pinned, command: Sending): Promise<Came>;
+  /** Null: it is taken up again, since it may not go on. */
+  send(pinned: Pinned, command: Sending): Promise<Came | null>;
   /** What has come of what a command was handed to, by now; null where nothing has. */
   heard(pinned: Pinned, handed_to: string, command: Json): Promise<Came | null>;
   /** What a command was handed to has nobody to work for any more. */
@@ -87,6 +91,8 @@ export type Hands = {
   told(frames: RunFrame[]): void;
   /** It is to be run again, at the latest then. */
   runAt(instant: number): void;
+  /** It is to be run again when its org is active again. */
+  paused(): void;
   /** A command is to be sent, beside what the run does. */
   runCommand(command: string): void;
   /** Something may have come of what a command was handed to. */
@@ -128,8 +134,8 @@ export class Run {
   readonly #journal: Journal<RunEvent>;
   readonly #hands: Hands;
   readonly #inFlight = new Set<string>();
-  /** Commands that this process sends. */
-  readonly #jobs = new Map<string, () => Promise<void>>();
+  /** Commands that this process sends, and how often that failed. */
+  readonly #jobs = new Map<string, { send: () => Promise<void>; failed: number }>();
   /** What is known of commands that aren't over, and of the one that was over last. */
   readonly #ledgers = new Map<string, Ledger>();
   /** Arguments as they are sent: what is written down has no secret. */
@@ -322,9 +328,11 @@ export class Run {
   async run(): Promise<void> {
     for (;;) {
       if (this.isOver) return;
-      // Whoever lifts it, or the sweep, runs it again.
       const [mayGoOn, pinned] = await Promise.all([this.#hands.mayGoOn(), this.#pinned ? null : this.#hands.pin()]);
-      if (!mayGoOn) return this.#waits("suspended");
+      if (!mayGoOn) {
+        this.#waits("suspended");
+        return this.#hands.paused();
+      }
       if (!this.#pinned && !this.#pin(pinned)) return;
       if (this.isOver) return;
       let next: ReturnType<Program<unknown>["next"]>;
@@ -433,8 +441,7 @@ export class Run {
     if (kind === "approval") return void this.#append({ type: "approval.requested", command: id, node });
     const attempt = attempts + 1;
     if (attempt > MAX_BEGUN) {
-      const error = `it was begun ${MAX_BEGUN} times, and nothing came of it`;
-      this.#append({ type: "command.failed", command: id, node, error });
+      this.#append({ type: "command.failed", command: id, node, error: NOTHING });
       return handed_to ? this.#hands.letGo(handed_to) : undefined;
     }
     const given = this.#given.get(id) ?? { arguments: await this.#hands.evaluate(ask), scope: ask.scope };
@@ -442,24 +449,30 @@ export class Run {
     const to = handed(kind, id, given.arguments);
     this.#append({ type: "command.called", command: id, node, attempt, idempotency_key: id, handed_to: to });
     this.#inFlight.add(id);
-    this.#jobs.set(id, () => this.#send({ id, node, kind, effect, handed_to: to, attempt, ...given }));
+    const send = () => this.#send({ id, node, kind, effect, handed_to: to, attempt, ...given });
+    this.#jobs.set(id, { send, failed: 0 });
     this.#hands.runCommand(id);
   }
 
   /** A command whose turn it is. One of another process isn't known here: the run goes on, and begins it anew, or loses it. */
   async runCommand(id: string): Promise<void> {
+    if (this.isOver) return;
     const job = this.#jobs.get(id);
-    if (job) return job();
-    if (!this.isOver) this.#hands.runAt(this.#hands.now());
+    if (job) return job.send();
+    this.#hands.runAt(this.#hands.now());
   }
 
-  /** Sends what is written down as begun. What isn't the command's doing flies on, and the loop knows what then. */
-  async #send(sending: Omit<Sending, "begun_at" | "signal" | "outbound" | "note">): Promise<void> {
+  /**
+   * Sends what is written down as begun. What isn't the command's doing flies on: it stays under way, and its turn comes
+   * again a little later, so that a database that is out uses up none of its beginnings.
+   */
+  async #send(sending: Omit<Sending, "begun_at" | "signal" | "mayGoOn" | "outbound" | "note">): Promise<void> {
     const { id, node } = sending;
     const { started_at, outbound } = this.#ledgers.get(id)!;
+    let came: Came | null;
     try {
-      const came = await this.#hands.send(this.#pinned!, {
-        ...{ ...sending, begun_at: started_at!, signal: this.#ended.signal },
+      came = await this.#hands.send(this.#pinned!, {
+        ...{ ...sending, begun_at: started_at!, signal: this.#ended.signal, mayGoOn: () => this.#hands.mayGoOn() },
         outbound: [...outbound.values()].sort((a, b) => a.n - b.n),
         note: ({ n, name, hash, answer }) => {
           this.#ended.signal.throwIfAborted();
@@ -467,17 +480,20 @@ export class Run {
           return outbound.get(n)!;
         },
       });
-      // Ended meanwhile: its end has said what became of the command, and nobody is to work on it.
-      if (!this.isOver) this.#came(id, came);
-      else if (sending.handed_to) this.#hands.letGo(sending.handed_to);
     } catch (error) {
-      if (!this.isOver) throw error;
-    } finally {
-      this.#inFlight.delete(id);
-      this.#jobs.delete(id);
-      if (!this.isOver) this.#hands.runAt(this.#hands.now());
-      if (this.#said) this.#hands.runLook();
+      if (!this.isOver && ++this.#jobs.get(id)!.failed < MAX_BEGUN) throw error;
+      came = { error: NOTHING };
     }
+    this.#inFlight.delete(id);
+    this.#jobs.delete(id);
+    if (!this.isOver) {
+      if (came) this.#came(id, came);
+      this.#hands.runAt(this.#hands.now());
+    } else if (sending.handed_to) {
+      // Its end has said what became of the command, and nobody is to work on it.
+      this.#hands.letGo(sending.handed_to);
+    }
+    if (this.#said) this.#hands.runLook();
   }
 
   #came(id: string, came: Came): void {

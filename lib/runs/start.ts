@@ -20,8 +20,8 @@ import { type RunRow, runsOf } from "./remote.ts";
 const MADE: readonly string[] = [CRON_EVENT, "workflow.scheduled", "agentroutine.invoked"];
 /** Runs that are made in one statement. */
 const MOST_MADE = 100;
-/** Runs that are looked at for room, of an agent and together. */
-const MOST_OF_AN_AGENT = 50;
+/** Runs that are looked at for room, of an agent, which has as many routines, and together. */
+const MOST_OF_AN_AGENT = 100;
 const MOST_WAITING = 500;
 const ROUNDS = 20;
 /** Of a key, in characters. */
@@ -170,7 +170,7 @@ function beginning(db: TenantDb, run: Fired): Record<string, Statement<unknown>>
  */
 export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => boolean): Promise<number | null> {
   for (let round = 0; round < ROUNDS; round++) {
-    const { quota, running, waiting, begun, unheard } = await look(db);
+    const { quota, running, waiting, begun, unheard, orphans } = await look(db);
     if (!mayGoOn()) return null;
     const { quotas } = quota[0]!;
     const { count, oldest } = begun[0]!;
@@ -185,7 +185,7 @@ export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => bool
     const { admitted, stopping } =
       settled || told ? await settle(db, waiting, admission, told) : { admitted: [], stopping: [] };
     await forEach([...unheard, ...admitted], (row) => runsOf(env, row).start(row));
-    await forEach(stopping, (row) => runsOf(env, row).cancel(row));
+    await forEach([...stopping, ...orphans], (row) => runsOf(env, row).cancel(row));
     const left = waiting.length - settled;
     // None is left, nor any that wasn't seen: what comes from here on wakes anew.
     if (!left && waiting.length < MOST_OF_AN_AGENT) return null;
@@ -241,6 +241,13 @@ async function look(db: TenantDb) {
     begun: runs
       .where(sql<boolean>`admitted_at > now() - interval '1 minute'`)
       .select([sql<number>`count(*)::int`.as("count"), sql<string | null>`min(admitted_at)`.as("oldest")]),
+    // Its automation went with its config: nobody is there who could end it, or decide what it waits for.
+    orphans: open
+      .where("admitted_at", "is not", null)
+      .where("automation_id", "is not", null)
+      .where(sql<boolean>`${db.valueOf("automations", "id", of[1])} is null`)
+      .selectAll()
+      .limit(MOST_WAITING),
     // Admitted, and then the process ended: its object hasn't heard of it, or has yet to say so.
     unheard: open
       .where("status", "=", "pending")

@@ -78,7 +78,7 @@ export async function claimWorkItem(
     })
     // Not "in": that looks for the next one again for each row, and takes several.
     .where(sql<boolean>`id = (${next})`);
-  const last = own.where("lease_hash", "=", hash).where("attempt_count", "=", MAX_CLAIMS);
+  const last = own.where("lease_hash", "=", hash).where("attempt_count", "=", MAX_CLAIMS).where(isHeld);
   const { claimed } = await from.batch({
     claimed: from.telling(claim, telling(db, "work_item", "updated")),
     // Whoever looks after runs sees to it that the end of its last lease is heard.

@@ -52,17 +52,18 @@ export async function sendRequest(
     { method: String(method), headers: sent, body: body === null ? null : textOf(body) },
     {
       ...{ ...egress, timeout_ms: Number(timeout_seconds) * 1000, max_bytes: MAX_BYTES },
-      ...{ same_origin: true, ...(signal && { signal }) },
+      ...{ cut: true, same_origin: true, ...(signal && { signal }) },
     },
   );
   if ("error" in fetched) {
     if (!fetched.lost) return { error: fetched.error };
     return effect === "once" ? { unknown: true } : { passing: fetched.error };
   }
-  const { status, headers: answered } = fetched.ok;
+  const { status, headers: answered, cut } = fetched.ok;
   const answer = fetched.ok.body as Json;
   const failure = `HTTP ${status}: ${textOf(answer).slice(0, MAX_TOLD)}`;
   if (status === 429 || status >= 500) return { passing: failure };
   if (status >= 400) return { error: failure };
+  if (cut) return { error: `the answer is longer than ${MAX_BYTES / 1000} KB` };
   return { ok: { status, content_type: answered["content-type"] ?? null, body: answer } };
 }

@@ -129,7 +129,7 @@ export const nodeKinds: readonly NodeKind[] = [
     label: "Script",
     category: "Data",
     description: "Runs a script over `$`; its result is what the node gives.",
-    docs: "The script stands in the graph's `data`, or is a config of kind Script. Each call that it makes to the outside is written down, so that it is taken up after a crash where it was.",
+    docs: "The script stands in the graph's `data`, or is a config of kind Script. Each call that it makes to the outside is written down, so that it is taken up after a crash where it was. Each has the effect of its method, as a request has, unless `effect` says that all of them are `read` or `idempotent`.",
     fields: {
       script: field(
         "script",
@@ -139,7 +139,11 @@ export const nodeKinds: readonly NodeKind[] = [
       ),
       effect: effectField,
     },
-    ask: ({ script, effect }) => ({ kind: "script", template: { script, input: INPUT }, effect: effect ?? "once" }),
+    ask: ({ script, effect }) => ({
+      kind: "script",
+      template: { script, input: INPUT, effect },
+      effect: effect ?? "once",
+    }),
   }),
   node("WorkflowCondition", "condition", {
     label: "Condition",

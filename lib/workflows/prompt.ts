@@ -90,8 +90,9 @@ A run begins at \`start_node\` with its payload, and goes from node to node by \
 next one; a node that names earlier ones in \`inputs\` has an object of what they gave instead. Where a node leads nowhere
 the path ends, and what it gave is the result. A condition leads on by \`on_true\` and \`on_false\`.
 
-In texts of a node \`{{ }}\` holds an expression of the script language, with \`$\` and \`env\`; a text that is one expression
-keeps its value's type. A secret belongs into \`auth\`, not into an expression: what is evaluated is written down.
+In texts of a node \`{{ }}\` holds an expression of the script language, with \`$\`; a text that is one expression keeps its
+value's type. A secret belongs into \`auth\`, or a script, not into an expression: what is evaluated is written down, and in
+a run its \`env\` is empty.
 
 Bounds: ${MAX_NODES} nodes, ${MAX_STEPS.toLocaleString("en")} steps, ${MAX_ITEMS} items of a WorkflowForEach, ${MAX_DEPTH} of these within each other, ${MAX_OUTPUT / 1024} KB of
-what a node gives. A ring of nodes is allowed where there is a way out of it.`;
+what a node gives; in a run 64 KB of what is sent, and of what comes back: an answer, a script's result. A ring of nodes is allowed where there is a way out of it.`;

@@ -7,7 +7,7 @@ import { lex } from "../script/lexer.ts";
 import { parse } from "../script/parser.ts";
 import { partsOf } from "../script/template.ts";
 import { fieldsOf, type NodeKind, name, nodeId, nodeKindOf, nodeKinds } from "./nodes.ts";
-import { MAX_EXPRESSIONS } from "./program.ts";
+import { LITERAL, MAX_EXPRESSIONS } from "./program.ts";
 
 export const MAX_NODES = 1000;
 /** How deep a ForEach may stand within others. */
@@ -188,14 +188,16 @@ function readNode(one: unknown, pointer: string, { error, warn, faultOf }: Tell)
     if (!allowExpression) continue;
     const isBare = type === "expression" && !String(given).includes("{{");
     const expressions = isBare ? [String(given)] : expressionsIn(given as Json);
-    if (expressions.length > MAX_EXPRESSIONS) malformed(`/${key}`, `has more than ${MAX_EXPRESSIONS} expressions`, id);
-    else {
-      const fault = expressions.map(faultOf).find((found) => found !== null);
-      if (fault) error({ code: "bad_expression", message: fault, node: id, pointer: `${pointer}/${key}` });
-    }
+    const fault = expressions
+      .slice(0, MAX_EXPRESSIONS)
+      .map(faultOf)
+      .find((found) => found !== null);
+    if (fault) error({ code: "bad_expression", message: fault, node: id, pointer: `${pointer}/${key}` });
   }
   if (!isWell) return null;
-  const fault = kind.fault?.(said as never);
+  // Those of all its fields are evaluated together.
+  const isLong = expressionsIn(kind.ask(said as never)?.template).length > MAX_EXPRESSIONS;
+  const fault = isLong ? `has more than ${MAX_EXPRESSIONS} expressions` : kind.fault?.(said as never);
   if (fault) {
     malformed("", fault, id);
     return null;
@@ -214,7 +216,7 @@ function readNode(one: unknown, pointer: string, { error, warn, faultOf }: Tell)
 function expressionsIn(value: Json | undefined): string[] {
   if (typeof value === "string") return partsOf(value).flatMap((part) => ("inner" in part ? [part.inner] : []));
   if (typeof value !== "object" || value === null) return [];
-  return Object.values(value).flatMap(expressionsIn);
+  return Object.entries(value).flatMap(([key, inner]) => (key === LITERAL ? [] : expressionsIn(inner)));
 }
 
 function unknownNode(to: string, pointer: string, node: string | null, nodes: ReadonlyMap<string, GraphNode>): Told {

@@ -364,6 +364,20 @@ describe("a run of an automation", () => {
     expect((await call("GET", at)).status).toBe(404);
   });
 
+  it("takes nobody's place any more when its automation was deleted, whatever it waits for", async () => {
+    const { app, config, automation, invoke, run, becomes, call } = await stage();
+    await sql(`update data.apps set settings = '{"quotas": {"runs_at_once": 1}}' where id = $1`, [app]);
+    const of = await automation({ config_ref: (await asking(config)).id });
+    const held = await invoke(of);
+    await waiting(call, held);
+    const next = await invoke(await automation());
+    await must(call("DELETE", `/api/v1/config/${of.id}`), 204);
+    await run(await automation());
+    await becomes(next.id, "completed");
+    const [row] = await sql("select status from data.agent_routine_runs where id = $1", [held.id]);
+    expect(row.status).toBe("cancelled");
+  });
+
   it("tells of itself: by an event for each state, and by an entry of the feed at its end", async () => {
     const { automation, run, config, call } = await stage();
     const done = await run(await automation());

@@ -292,3 +292,78 @@ it("starts nothing while its org is suspended, and goes on when that is lifted",
   await stage.own.fireCrons();
   await until("it goes on", async () => ((await runsOf(cause))[0].status === "completed" ? true : null));
 });
+
+it("makes no call of a script any more once its org is suspended, and the rest when that is lifted", async () => {
+  const { app, endpoint } = stage;
+  const status = (status: string) => must(app.asDeveloper("PATCH", `${app.at}/orgs/${app.acme}`, { status }), 200);
+  const [held, next] = [`c${serial++}`, `c${serial++}`];
+  const agent = await anAgent(stage.ask);
+  const script = `let first = requests.get("${endpoint.url}/hold/${held}").body.n
+    [first, requests.post("${endpoint.url}/act/${next}").body.n]`;
+  const { id } = await aRoutine(agent, "agentroutine.invoked", script);
+  const run = await must(stage.ask("POST", `/api/v1/agent_routines/${id}/invoke`, { message: "Go." }), 200);
+  const row = async () => (await query("select status, result from data.agent_routine_runs where id = $1", run.id))[0];
+  await until("its first call is made", () => (endpoint.held() ? true : null));
+  await status("suspended");
+  // So long nobody looks again whether it is.
+  await wait(4_500);
+  endpoint.letGo();
+  await wait(500);
+  const asked = () => endpoint.asked.filter((one) => one.id === next).length;
+  expect([asked(), (await row()).status]).toEqual([0, "running"]);
+  await status("active");
+  await stage.own.fireCrons();
+  await until("it goes on", async () => ((await row()).status === "completed" ? true : null));
+  expect([asked(), (await row()).result]).toEqual([1, { value: [1, 1] }]);
+}, 60_000);
+
+it.each([
+  [undefined, "unknown"],
+  ["idempotent", "pending"],
+])("of a script whose node says effect %s, a call whose answer was lost is %s", async (effect, outcome) => {
+  const { endpoint } = stage;
+  const script = `unwrap(requests.post("${endpoint.url}/hold/c${serial++}"))`;
+  const lookup_key = unique("script");
+  const config = { kind: "Script", system: true, lookup_key, mime_type: "text/plain", raw_content: script };
+  await must(stage.ask("POST", "/api/v1/config", config), 201);
+  const node = { kind: "WorkflowScript", id: "s", script: lookup_key, ...(effect && { effect }) };
+  const { id } = await aGraphRun(node, await anAgent(stage.ask));
+  await until("its call is made", () => (endpoint.held() ? true : null));
+  endpoint.drop();
+  const at = `/api/v1/agent_routines/runs/${id}`;
+  await until(`it is ${outcome}`, async () => {
+    const { data } = await must(stage.ask("GET", `${at}/commands`), 200);
+    return data[0]?.outcome === outcome ? true : null;
+  });
+  await must(stage.ask("POST", `${at}/cancel`), 200);
+});
+
+it("runs of a scope that begin at once share one session, however long the first takes to make it", async () => {
+  const agent = await anAgent(stage.ask, { model: "scripted/script" });
+  const preset_config = {
+    ...{ instructions: instructionsOf({ text: "Heard." }), session_mode: "session", session_scope: "global" },
+  };
+  const { id } = await must(
+    stage.ask("POST", `/api/v1/agents/${agent.id}/agent_routines`, {
+      ...{ name: unique("r"), handler_type: "preset", preset_name: "do_task", status: "active", preset_config },
+      event_type: "agentroutine.invoked",
+    }),
+    200,
+  );
+  stage.database.hold(/insert into "data"."agent_sessions"/);
+  for (const message of ["One.", "Two."]) {
+    await must(stage.ask("POST", `/api/v1/agent_routines/${id}/invoke`, { message }), 200);
+  }
+  await until("the first makes it", () => (stage.database.waiting() ? true : null));
+  await wait(1_500);
+  stage.database.letGo();
+  const runs = () => query("select status, result from data.agent_routine_runs where routine_id = $1", id);
+  await until("both are over", async () =>
+    (await runs()).every(({ status }) => status === "completed") ? true : null,
+  );
+  const [one, two] = (await runs()).map(({ result }) => result.session);
+  expect([one, await query("select id from data.agent_sessions where agent_id = $1", agent.id)]).toEqual([
+    two,
+    [{ id: one }],
+  ]);
+});

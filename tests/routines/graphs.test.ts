@@ -336,6 +336,33 @@ describe("a graph that is a step of a chain", () => {
     expect(keys).toEqual(["steps[0] first", "steps[1] pay.s", "steps[1] pay.a", "steps[2].s"]);
   });
 
+  it("goes by the versions that its configs had when it began: of what it names by an id, or by a lookup_key", async () => {
+    const { call, aGraph, aRoutine, invoke, becomes } = await stage();
+    const aScript = async (raw_content: string) => {
+      const lookup_key = unique("script");
+      const body = { kind: "Script", system: true, lookup_key, mime_type: "text/plain", raw_content };
+      return { lookup_key, id: (await must(call("POST", "/api/v1/config", body), 201)).id as string };
+    };
+    const [named, own] = [await aScript('"before"'), await aScript('[$.inputs.named, "before"]')];
+    const run = { kind: "WorkflowScript", id: "s", script: named.lookup_key };
+    const steps = [
+      { handler_type: "workflow_graph", config: await aGraph([asks("a")]) },
+      { handler_type: "workflow_graph", name: "named", config: await aGraph([run]) },
+      { handler_type: "script", config: own.id },
+    ];
+    const id = await invoke(await aRoutine({ handler_type: "chain", steps }));
+    const asked = await until("it asks", async () => {
+      const { data } = await must(call("GET", "/api/v1/tool_calls?outcome[]=awaiting_approval"), 200);
+      return data.find(({ routine_run }: any) => routine_run === id) ?? null;
+    });
+    for (const one of [named, own]) {
+      await must(call("PATCH", `/api/v1/config/${one.id}`, { mime_type: "text/plain", raw_content: '"after"' }), 200);
+    }
+    const { arguments_hash } = asked;
+    await must(call("POST", `/api/v1/agent_routines/runs/${id}/commands/${asked.id}/approve`, { arguments_hash }), 200);
+    expect((await becomes(id, "completed", "failed")).result).toEqual({ value: ["before", "before"] });
+  });
+
   it.each([
     [
       "halt",

@@ -155,6 +155,25 @@ describe("POST /api/v1/agents/{agent}/agent_routines", () => {
     expect((await make({ ...aTask, user: owners[acme] })).user).toBe(owners[acme]);
   });
 
+  it("is a person's own alone, but an admin's is anybody's: its runs see what that one may", async () => {
+    const { call, at, of, owners, acme, aUser, aToken } = await start();
+    const { id } = await aUser(acme);
+    const member = caller(bearer((await aToken(id)).access_token));
+    const refused = (answer: Awaited<ReturnType<Call>>) => expect(faults(answer)).toEqual([422, "user"]);
+    refused(await member("POST", at, { ...aTask, user: owners[acme] }));
+    const own = await must(member("POST", at, { ...aTask, user: id }), 200);
+    refused(await member("PATCH", of(own.id), { user: owners[acme] }));
+    expect((await must(call("PATCH", of(own.id), { user: owners[acme] }), 200)).user).toBe(owners[acme]);
+    // What sees with an owner's eyes is the owner's, or an admin's, to change.
+    expect((await member("PATCH", of(own.id), { name: "mine" })).status).toBe(403);
+    const grants = [{ principal_type: "user", principal: id, actions: ["read", "write"] }];
+    await must(call("PATCH", of(own.id), { acl: { grants } }), 200);
+    const sent = { name: "another", user: owners[acme] };
+    expect(await must(member("PATCH", of(own.id), sent), 200)).toMatchObject(sent);
+    expect((await must(member("PATCH", of(own.id), { user: null }), 200)).user).toBeNull();
+    refused(await member("PATCH", of(own.id), { user: owners[acme] }));
+  });
+
   it("keeps a preset that an agent has one of, and a lookup_key, once an agent", async () => {
     const { call, at, make, agent, as, acme } = await start();
     const one = { name: "one", handler_type: "preset", preset_name: "participate", lookup_key: "key" };

@@ -85,6 +85,30 @@ describe("a run", () => {
     ]);
   });
 
+  it("of a script sees what its agent may see, and its routine's co-owner", async () => {
+    const { run, call, owners, acme } = await stage();
+    const grants = [{ principal_type: "user", principal: owners[acme], actions: ["read"] }];
+    const hidden = await anAgent(call, { name: "Hidden", acl: { grants } });
+    const script = `unwrap(agents.get({ agent: "${hidden.id}" }), { name: null }).name`;
+    const seen = async (fields: object = {}) => (await run({ handler_type: "script", script, ...fields })).result.value;
+    expect([await seen(), await seen({ user: owners[acme] })]).toEqual([null, "Hidden"]);
+  });
+
+  it("that waits for room is cancelled, and never begins", async () => {
+    const it = await stage();
+    const room = (runs_at_once: number) =>
+      sql("update data.apps set settings = $2 where id = $1", [it.app, JSON.stringify({ quotas: { runs_at_once } })]);
+    await room(0);
+    const made = await it.routine({ handler_type: "script", script: "1" });
+    const [one, two] = [await it.invoke(made), await it.invoke(made)];
+    const cancelled = await must(it.call("POST", `/api/v1/agent_routines/runs/${one.id}/cancel`), 200);
+    expect(cancelled).toMatchObject({ status: "cancelled", worker: { status: "cancelled", attempt: 0 } });
+    await room(5);
+    await it.invoke(made);
+    await it.becomes(two.id, "completed");
+    expect(await it.get(one.id)).toMatchObject({ status: "cancelled", result: null });
+  });
+
   it("of do_task is a session that is told of the event, and has what that came to", async () => {
     const { run, call, agent } = await stage({ model: "scripted/script" });
     const instructions = 'Do it.\n```script\n[{"match": "Go", "text": "Done."}]\n```';
@@ -93,6 +117,21 @@ describe("a run", () => {
     const [session, ...others] = (await must(call("GET", `/api/v1/agent_sessions?routine_run[]=${done.id}`), 200)).data;
     expect(others).toEqual([]);
     expect(session).toMatchObject({ id: done.result.session, agent: agent.id, status: "completed" });
+  });
+
+  it("of do_task tells its session as much of a long event as that takes", async () => {
+    const { run, call } = await stage({ model: "scripted/script" });
+    const instructions = `${"長".repeat(4_000)}\n\`\`\`script\n[{"text": "Done."}]\n\`\`\``;
+    const done = await run({
+      handler_type: "chain",
+      steps: [
+        { handler_type: "script", name: "long", script: 'string.repeat("語", 20000)' },
+        { handler_type: "preset", preset_name: "do_task", preset_config: { instructions } },
+      ],
+    });
+    expect([done.status, done.result.output]).toEqual(["completed", "Done."]);
+    const { instructions: told } = await must(call("GET", `/api/v1/agent_sessions/${done.result.session}`), 200);
+    expect(told).toMatch(/長長.*語語… \(of 20\d\d\d characters\)$/s);
   });
 
   it("of a chain hands on what each step put out", async () => {
@@ -166,6 +205,76 @@ describe("a run", () => {
     await must(call("POST", `/api/v1/agent_routines/${made.id}/pause`), 200);
     const refused = await call("POST", `/api/v1/agent_routines/runs/${id}/retry`);
     expect([refused.status, refused.body.error.code]).toEqual([422, "not_active"]);
+  });
+});
+
+describe("runs that share a session", () => {
+  const spoken = { handler_type: "preset", preset_name: "do_task" };
+  const instructions = 'Hear it.\n```script\n[{"text": "Heard."}]\n```';
+  const mode = (session_scope?: string) => ({
+    preset_config: { instructions, session_mode: "session", session_scope },
+  });
+  const sessions = async (runs: Promise<any>[]) => {
+    const done = await Promise.all(runs);
+    expect(done).toMatchObject(done.map(() => ({ status: "completed", result: { output: null } })));
+    return done.map(({ result }) => result.session as string);
+  };
+
+  it("say the event there, each once, also those that come at once; another key has another", async () => {
+    const { routine, invoke, becomes, call } = await stage({ model: "scripted/script" });
+    const made = await routine({ ...spoken, ...mode("per_key") });
+    const say = async (session_key: string, message: string) =>
+      becomes((await invoke(made, { message, session_key })).id, "completed", "failed");
+    const [one, ...others] = await sessions(["a", "b", "c", "d", "e"].map((message) => say("one", message)));
+    expect(new Set(others)).toEqual(new Set([one]));
+    expect(await sessions([say("two", "f")])).not.toEqual([one]);
+    expect((await must(call("GET", `/api/v1/agent_sessions/${one}`), 200)).status).not.toBe("completed");
+    await must(call("POST", `/api/v1/agent_sessions/${one}/cancel`), 200);
+    const [next] = await sessions([say("one", "g")]);
+    expect(next).not.toBe(one);
+  });
+
+  it.each([
+    ["per_user", false],
+    ["per_org", true],
+    ["global", true],
+  ])("of scope %s share it with another person's: %s", async (scope, isShared) => {
+    const { routine, invoke, becomes, as, acme } = await stage({ model: "scripted/script" });
+    const made = await routine({ ...spoken, ...mode(scope) });
+    const other = as(acme, { role: "admin" });
+    const by = async (caller?: Call) => {
+      const { id } = caller
+        ? await must(caller("POST", `/api/v1/agent_routines/${made.id}/invoke`, go), 200)
+        : await invoke(made);
+      return becomes(id, "completed", "failed");
+    };
+    const [first, again, others] = await sessions([by(), by(), by(other)]);
+    expect([again === first, others === first]).toEqual([true, isShared]);
+  });
+
+  it("are those of a routine whose trigger_context says chat_session, whatever starts it", async () => {
+    const { routine, call, becomes } = await stage({ model: "scripted/script" });
+    const made = await routine({
+      ...spoken,
+      event_type: "custom.said",
+      trigger_context: "chat_session",
+      preset_config: { instructions },
+    });
+    const publish = () => must(call("POST", "/api/v1/events", { name: "custom.said", payload: {} }), 201);
+    await Promise.all([publish(), publish()]);
+    const runs = async () => (await must(call("GET", `/api/v1/agent_routines/${made.id}/runs`), 200)).data;
+    await expect.poll(async () => (await runs()).length).toBe(2);
+    const [one, two] = await sessions((await runs()).map(({ id }: any) => becomes(id, "completed", "failed")));
+    expect(one).toBe(two);
+  });
+
+  it("give no structured answer", async () => {
+    const { routine, invoke, becomes, call } = await stage();
+    const form = { kind: "AgentMessageSchema", mime_type: "application/json", raw_content: '{"schema": {}}' };
+    const { id } = await must(call("POST", "/api/v1/config", form), 201);
+    const preset_config = { session_mode: "session", session_scope: "global", structured_message_template_ids: [id] };
+    const done = await becomes((await invoke(await routine({ ...spoken, preset_config }))).id, "completed", "failed");
+    expect([done.status, done.result.error]).toEqual(["failed", expect.stringMatching(/^not_available/)]);
   });
 });
 
@@ -305,18 +414,83 @@ describe("events", () => {
     }
   });
 
-  it("start runs of one routine, however many of another wait for one of their own", async () => {
-    const { routine, run } = await stage();
-    const one_by_one = { event_type: "custom.order", event_config: { "custom.order": { overlap: "buffer_all" } } };
-    const busy = await routine({ handler_type: "script", script: "1", ...one_by_one });
-    await sql(
-      `insert into data.agent_routine_runs (id, app_id, sandbox_id, org_id, agent_id, routine_id, event_name, status, admitted_at)
-       select 'arr_' || lpad(n::text, 22, '0'), app_id, sandbox_id, org_id, agent_id, id, 'custom.order',
-           case n when 0 then 'running' else 'pending' end, case n when 0 then now() end
-         from data.agent_routines, generate_series(0, 60) n where id = $1`,
-      [busy.id],
+  it("of a key come again when its window is over, and of a long key, too", async () => {
+    const event_config = { "custom.order": { dedupe_key_path: "order", dedupe_window_seconds: 3600 } };
+    // Longer than what an index takes.
+    const order = Array.from({ length: 6_000 }, () => Math.floor(Math.random() * 36).toString(36)).join("");
+    const script = { handler_type: "script", script: "1", event_config };
+    const { runs, becomes, call } = await started(script, [{ order }, { order }, { order: `${order}y` }]);
+    const statuses = async () => (await runs()).map(({ status }) => status);
+    await expect.poll(statuses).toEqual(["completed", "skipped", "completed"]);
+    const [first] = await runs();
+    const age = (minutes: number) =>
+      sql("update data.agent_routine_runs set created_at = now() - make_interval(mins => $2) where id = $1", [
+        ...[first.id, minutes],
+      ]);
+    await age(59);
+    await happen(call, "custom.order", { order });
+    await expect.poll(statuses).toEqual(["completed", "skipped", "completed", "skipped"]);
+    await age(61);
+    await happen(call, "custom.order", { order });
+    await expect.poll(async () => (await runs()).length).toBe(5);
+    await becomes((await runs())[4].id, "completed");
+  });
+
+  it("start no more runs of a routine at once than its max_concurrent, and others beside them", async () => {
+    const event_config = { "custom.order": { max_concurrent: 2 } };
+    const model = { model: "scripted/script" };
+    const { runs, routine, invoke, becomes, made, agent } = await started(
+      { ...slowly, event_config },
+      [{}, {}, {}],
+      model,
     );
-    expect((await run({ handler_type: "script", script: "2" })).result).toEqual({ value: 2 });
+    const statuses = async () => (await runs()).map(({ status }) => status);
+    await expect.poll(statuses).toEqual(["running", "running", "pending"]);
+    // However many of them wait.
+    await sql(
+      `insert into data.agent_routine_runs (app_id, sandbox_id, org_id, agent_id, routine_id, id, event_name)
+        select app_id, sandbox_id, org_id, agent_id, id, 'arr_' || lpad(n::text, 22, '0'), 'custom.order'
+          from data.agent_routines, generate_series(1, 120) n where id = $1 and agent_id = $2`,
+      [made.id, agent.id],
+    );
+    const other = await routine({ handler_type: "script", script: "1" });
+    await becomes((await invoke(other)).id, "completed");
+    await sql("delete from data.agent_routine_runs where routine_id = $1 and admitted_at is null", [made.id]);
+  });
+
+  it("begin no more in a minute than may, and then go on", async () => {
+    const it = await stage();
+    await sql(`update data.apps set settings = '{"quotas": {"runs_started_per_minute": 1}}' where id = $1`, [it.app]);
+    const made = await it.routine({ handler_type: "script", script: "1" });
+    const [one, two] = [await it.invoke(made), await it.invoke(made)];
+    await it.becomes(one.id, "completed");
+    const three = await it.invoke(made);
+    expect([(await it.get(two.id)).status, (await it.get(three.id)).status]).toEqual(["pending", "pending"]);
+    await sql("update data.agent_routine_runs set admitted_at = admitted_at - interval '61 seconds' where id = $1", [
+      one.id,
+    ]);
+    await it.invoke(made);
+    await it.becomes(two.id, "completed");
+    expect((await it.get(three.id)).status).toBe("pending");
+  });
+
+  it("that waited for room until their routine was paused or deleted are skipped, and say so", async () => {
+    const it = await stage();
+    const room = (runs_at_once: number) =>
+      sql("update data.apps set settings = $2 where id = $1", [it.app, JSON.stringify({ quotas: { runs_at_once } })]);
+    await room(0);
+    const script = { handler_type: "script", script: "1" };
+    const [paused, deleted, active] = [await it.routine(script), await it.routine(script), await it.routine(script)];
+    const runs = [await it.invoke(paused), await it.invoke(deleted)];
+    await must(it.call("POST", `/api/v1/agent_routines/${paused.id}/pause`), 200);
+    await must(it.call("DELETE", `/api/v1/agent_routines/${deleted.id}`), 204);
+    await room(5);
+    await it.becomes((await it.invoke(active)).id, "completed");
+    const ended = await Promise.all(runs.map(({ id }) => it.becomes(id, "skipped", "completed", "failed")));
+    expect(ended.map(({ result, worker }) => [result.reason, worker.status])).toEqual([
+      ["not_active", "cancelled"],
+      ["routine_deleted", "cancelled"],
+    ]);
   });
 
   it("start runs as there is room for them, and the end of one makes room", async () => {
@@ -376,6 +550,32 @@ describe("a workflow graph", () => {
     expect((await call("POST", at, { arguments_hash: "another" })).status).toBe(409);
     await must(call("POST", at, { arguments_hash }), 200);
     expect((await becomes(id, "completed")).result).toEqual({ said: "Go.Go." });
+  });
+
+  it("fails where the person denies what it asks, with the note", async () => {
+    const nodes = [
+      { kind: "WorkflowTrigger", id: "t", on_success: "a" },
+      { kind: "WorkflowApproval", id: "a", message: "Send?" },
+    ];
+    const { call, made, invoke, becomes } = await start(nodes);
+    const { id } = await invoke(made);
+    const commands = async () => (await must(call("GET", `/api/v1/agent_routines/runs/${id}/commands`), 200)).data;
+    await expect.poll(async () => (await commands())[0]?.outcome).toBe("awaiting_approval");
+    const [{ id: command, arguments_hash }] = await commands();
+    const at = `/api/v1/agent_routines/runs/${id}/commands/${command}/deny`;
+    await must(call("POST", at, { arguments_hash, note: "too late" }), 200);
+    expect((await becomes(id, "completed", "failed")).result).toEqual({ error: "a: denied: too late" });
+    await expect.poll(async () => (await commands())[0].outcome).toBe("denied");
+  });
+
+  it("asks a model, and has its text", async () => {
+    const system = 'Say it.\n```script\n[{"match": "Go", "text": "Gone."}, {"text": "What?"}]\n```';
+    const nodes = [
+      { kind: "WorkflowTrigger", id: "t", on_success: "m" },
+      { kind: "WorkflowLlmCall", id: "m", model: "scripted/script", system, prompt: "{{ $.message }}" },
+    ];
+    const { made, invoke, becomes } = await start(nodes);
+    expect((await becomes((await invoke(made)).id, "completed", "failed")).result).toEqual({ text: "Gone." });
   });
 
   it("that its schedule starts anew ends the run before, where the routine says so", async () => {

@@ -201,6 +201,28 @@ describe("the runs", () => {
     expect((await must(get(id, granted.call), 200)).routine).toBe(at.split("/").at(-1));
   });
 
+  it("of somebody's routine without a list are for who reads the agent, one by one as in the list", async () => {
+    const { call, at, invoke, get, person } = await start();
+    const [owner, other] = [await person(), await person()];
+    await must(call("PATCH", at, { user: owner.id }), 200);
+    const { id } = await must(owner.call("POST", `${at}/invoke`, go), 200);
+    const listed = await must(other.call("GET", `${at}/runs`), 200);
+    expect([listed.data, await must(other.call("GET", at), 200)]).toMatchObject([[{ id }], { user: owner.id }]);
+    expect(await must(get(id, other.call), 200)).toEqual(listed.data[0]);
+    await must(other.call("POST", `${at}/invoke`, go), 200);
+    const changes: [string, string][] = [
+      ["PATCH", at],
+      ["DELETE", at],
+      ["POST", `${at}/pause`],
+      ["POST", `/api/v1/agent_routines/runs/${id}/cancel`],
+    ];
+    for (const [method, path] of changes) {
+      expect([path, (await other.call(method, path, method === "PATCH" ? {} : undefined)).status]).toEqual([path, 403]);
+    }
+    await must(invoke(), 200);
+    await must(owner.call("POST", `/api/v1/agent_routines/runs/${id}/cancel`), 200);
+  });
+
   it("keep the routine's user among their readers when the routine is gone", async () => {
     const { call, at, invoke, get, person } = await start();
     const [owner, other] = [await person(), await person()];

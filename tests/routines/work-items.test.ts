@@ -106,6 +106,31 @@ describe("claiming", () => {
     expect((await list(`?execution=${other}`)).map((item) => item.id)).toEqual([id]);
   });
 
+  it("has the run of a tenth lease looked after when that ends, and of no item that is over", async () => {
+    const { anItem, aRun, claim, act, expire } = await start();
+    const look = async (run: string) =>
+      (
+        await sql("select extract(epoch from look_at - now())::float as s from data.agent_routine_runs where id = $1", [
+          run,
+        ])
+      )[0].s;
+    const runs = await Promise.all([aRun(), aRun()]);
+    await sql("update data.agent_routine_runs set status = 'running' where id in ($1, $2)", runs);
+    const [ended, open] = [await anItem({ run: runs[0]! }), await anItem({ run: runs[1]! })];
+    const tenth = async (id: string, execution: string) => {
+      await sql("update data.work_items set attempt_count = 9 where id = $1", [id]);
+      return claim("me", { execution, lease_seconds: 600 });
+    };
+    await tenth(ended, runs[0]!);
+    await must(act(ended, "submit", { lease_owner: "me", result: {} }), 204);
+    await sql("update data.agent_routine_runs set look_at = now() + interval '20 seconds' where id in ($1, $2)", runs);
+    await tenth(open, runs[1]!);
+    const [first, second] = [await look(runs[0]!), await look(runs[1]!)];
+    expect([Math.round(first) <= 20, Math.abs(second - 600) < 10]).toEqual([true, true]);
+    await expire(open);
+    await sql("update data.agent_routine_runs set status = 'completed', look_at = null where id in ($1, $2)", runs);
+  });
+
   it("takes one ten times at most: then the end of its lease is its own", async () => {
     const { anItem, claim, expire } = await start();
     const id = await anItem();

@@ -80,6 +80,8 @@ export async function anEndpoint() {
     letGo: () => {
       for (const answer of [...held]) answer();
     },
+    /** Those that wait are never answered: their connections break. */
+    drop: () => server.closeAllConnections(),
     close: () => {
       server.closeAllConnections();
       server.close();

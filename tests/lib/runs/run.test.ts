@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { RunFrame } from "../../../lib/runs/frames.ts";
 import { isTerminal } from "../../../lib/runs/loop.ts";
 import { chainProgram, taskProgram } from "../../../lib/runs/programs.ts";
+import type { Came } from "../../../lib/runs/run.ts";
 import type { Step } from "../../../lib/workflows/program.ts";
 import { anAsk, aStage, asking, Crash, ran } from "./stage.ts";
 
@@ -246,6 +247,116 @@ describe("a run", () => {
     expect(of(frames, "command.failed")).toHaveLength(2);
   });
 
+  it("looks again when a command is sent that was heard of before", async () => {
+    let looks = 0;
+    const stage = aStage({
+      program: asking([anAsk("a", { kind: "preset", effect: "idempotent" })]),
+      heard: () => ({ ok: "said" }),
+      send: async () => {
+        one.run.hear();
+        await one.run.look();
+        return { later: true, until: null };
+      },
+    });
+    const one = stage.process(undefined, { runLook: () => void looks++ });
+    one.run.begin();
+    await one.go();
+    expect([looks, one.run.view().status]).toEqual([2, "running"]);
+    await one.run.look();
+    await one.go();
+    expect(one.run.view()).toMatchObject({ status: "completed", result: { a: "said" } });
+  });
+
+  it("leaves unknown what is, when it is cancelled", async () => {
+    const stage = aStage({ program: asking([anAsk("a")]), send: () => ({ unknown: true }) });
+    const { run } = await ran(stage);
+    const { command } = of(stage.frames(), "command.unknown")[0]!;
+    run.cancel();
+    expect([of(stage.frames(), "command.failed"), run.factsOf(command)?.outcome]).toEqual([[], "unknown"]);
+  });
+
+  describe("of a script that made calls", () => {
+    const known: (number | null)[][] = [];
+    /** Makes a call that is answered, and one more, of which this comes. */
+    const scripted = (answer: { ok: number } | null, came: Came) =>
+      aStage({
+        program: asking([anAsk("a", { kind: "script", attempts: 3 })]),
+        send: ({ outbound, note }, nth) => {
+          known.push(outbound.map(({ n, answer }) => (answer ? n : null)));
+          if (nth > 1) return { ok: "done" };
+          for (const [n, given] of [{ ok: 200 }, answer].entries()) {
+            note({ n, name: "requests.request", hash: "h", answer: null });
+            if (given) note({ n, name: "requests.request", hash: "h", answer: given });
+          }
+          return came;
+        },
+      });
+
+    it("makes the one anew that met a fault that passes, and it alone", async () => {
+      known.length = 0;
+      const stage = scripted({ ok: 503 }, { passing: "503" });
+      const { run, go } = await ran(stage);
+      stage.pass(10_000);
+      await go();
+      expect([run.view().status, known]).toEqual(["completed", [[], [0]]]);
+    });
+
+    it("makes the one anew of which somebody says so", async () => {
+      known.length = 0;
+      const stage = scripted(null, { unknown: true });
+      const { run, go } = await ran(stage);
+      run.resolve(of(stage.frames(), "command.unknown")[0]!.command, { outcome: "retry", by });
+      await go();
+      expect([run.view().status, known]).toEqual(["completed", [[], [0]]]);
+    });
+  });
+
+  it("counts no end of a process among the faults of a command", async () => {
+    const program = asking([anAsk("a", { effect: "idempotent", attempts: 3 })]);
+    const came = (nth: number) => (nth < 3 ? Promise.reject(new Crash()) : nth < 5 ? { passing: "503" } : { ok: 1 });
+    const stage = aStage({ program, send: (_, nth) => came(nth) });
+    for (let end = 0; end < 2; end++) {
+      const { run, go } = stage.process();
+      run.begin();
+      await expect(go()).rejects.toThrow(Crash);
+    }
+    const { run, go } = stage.process();
+    for (const ms of [0, 10_000, 60_000]) {
+      stage.pass(ms);
+      await go();
+    }
+    expect(run.view()).toMatchObject({ status: "completed", attempt: 3 });
+    expect(stage.sent.at(-1)!.attempt).toBe(5);
+  });
+
+  it("begins no command for the hundred-and-first time, whatever ends the process each time", async () => {
+    const stage = aStage({
+      program: asking([anAsk("a", { effect: "idempotent" })]),
+      send: () => Promise.reject(new Crash()),
+    });
+    for (let end = 0; end < 100; end++) {
+      const { run, go } = stage.process();
+      run.begin();
+      await expect(go()).rejects.toThrow(Crash);
+    }
+    const { run, go } = stage.process();
+    await go();
+    expect([stage.sent.length, run.view()]).toMatchObject([
+      100,
+      { status: "failed", result: { error: expect.stringMatching(/100 times/) } },
+    ]);
+  });
+
+  it.each([
+    ["script", { structured: { a: 1 }, b: 2 }, null],
+    ["preset", { b: 2 }, { a: 1 }],
+  ])("has a structured response of a preset alone: %s", async (handler, result, structured_response) => {
+    const program = asking([anAsk("structured"), anAsk("b")]);
+    const send = ({ node }: { node: string }) => ({ ok: node === "b" ? 2 : { a: 1 } });
+    const { run } = await ran(aStage({ program, send, hands: { pin: async () => ({ handler }) } }));
+    expect(run.view()).toMatchObject({ status: "completed", result, structured_response });
+  });
+
   it("of `once`, cancelled while it is sent, is unknown", async () => {
     let cancel = () => {};
     const send = async () => {
@@ -265,7 +376,7 @@ describe("a run", () => {
     const hands = { mayGoOn: async () => isLive };
     const stage = aStage({ program: asking([anAsk("a")]), hands });
     const { run, go } = await ran(stage);
-    expect([run.view().status, stage.sent]).toEqual(["pending", []]);
+    expect([run.view().status, stage.sent, stage.paused]).toEqual(["pending", [], ["pending"]]);
     isLive = true;
     await go();
     expect(run.view().status).toBe("completed");
@@ -288,8 +399,36 @@ describe("a run", () => {
     expect(JSON.stringify([stage.frames(), run.view(), stage.told])).not.toContain("s3cret-value");
   });
 
-  it("fails where what it gives is too long", async () => {
+  it.each<[string, Parameters<typeof aStage>[0]]>([
+    ["an error", { program: asking([anAsk("a")]), send: () => ({ error: "s3cret-value" }) }],
+    [
+      "a fault that passes",
+      { program: asking([anAsk("a", { attempts: 3 })]), send: () => ({ passing: "s3cret-value" }) },
+    ],
+    ["arguments", { program: asking([anAsk("a", { template: "s3cret-value" })]) }],
+    ["why it fails", { program: { ...asking(), next: () => ({ do: "fail", error: "s3cret-value" }) } }],
+    ["what it completes with", { program: { ...asking(), next: () => ({ do: "complete", result: "s3cret-value" }) } }],
+  ])("writes down none in %s", async (_, options) => {
+    const stage = aStage({ ...options, secrets: ["s3cret-value"] });
+    const { run } = await ran(stage);
+    const written = JSON.stringify([stage.frames(), run.view(), stage.told]);
+    expect([written.includes("****"), written.includes("s3cret-value")]).toEqual([true, false]);
+  });
+
+  it("writes down none in the note of who decides", async () => {
+    const program = asking([anAsk("a", { kind: "approval" })]);
+    const stage = aStage({ program, secrets: ["s3cret-value"] });
+    const { run } = await ran(stage);
+    const { command, arguments_hash } = of(stage.frames(), "command.requested")[0]!;
+    run.decide(command, { approved: true, arguments_hash, note: "s3cret-value", by });
+    expect(of(stage.frames(), "approval.decided")).toMatchObject([{ note: "****" }]);
+  });
+
+  it("fails where what it gives is too long, and what it would send is not sent", async () => {
     const long = "a".repeat(70_000);
+    const unsent = aStage({ program: asking([anAsk("a", { template: long })]) });
+    expect((await ran(unsent)).run.view().result).toEqual({ error: "its arguments have more than 65536 bytes" });
+    expect(unsent.sent).toEqual([]);
     expect((await ran(aStage({ program: asking([anAsk("a")]), send: () => ({ ok: long }) }))).run.view().status).toBe(
       "failed",
     );
@@ -349,6 +488,67 @@ it("goes on where its command's turn comes in another process than the one that 
   const next = stage.process(undefined, { runAt: (instant) => void wakes.push(instant) });
   await next.run.runCommand(command);
   expect(wakes).toHaveLength(1);
+});
+
+describe("what fails beside a command, as a database that is out", () => {
+  const out = () => Promise.reject(new Error("out"));
+  const begun = async (stage: ReturnType<typeof aStage>) => {
+    const one = stage.process();
+    one.run.begin();
+    await expect(one.go()).rejects.toThrow("out");
+    return { ...one, command: of(stage.frames(), "command.called")[0]!.command };
+  };
+
+  it.each(["idempotent", "once"] as const)("is waited for: %s is begun once, and known", async (effect) => {
+    const program = asking([anAsk("a", { effect })]);
+    const stage = aStage({ program, send: (_, nth) => (nth < 4 ? out() : { ok: "done" }) });
+    const { run, go, command } = await begun(stage);
+    for (let n = 2; n < 4; n++) {
+      await go();
+      await expect(run.runCommand(command)).rejects.toThrow("out");
+    }
+    await run.runCommand(command);
+    await go();
+    expect(run.view()).toMatchObject({ status: "completed", attempt: 1, result: { a: "done" } });
+    expect([of(stage.frames(), "command.called").length, stage.sent.length]).toEqual([1, 4]);
+  });
+
+  it("is waited for a hundred times", async () => {
+    const stage = aStage({ program: asking([anAsk("a")]), send: out });
+    const { run, go, command } = await begun(stage);
+    for (let n = 2; n < 100; n++) await expect(run.runCommand(command)).rejects.toThrow("out");
+    await run.runCommand(command);
+    await go();
+    expect(run.view()).toMatchObject({ status: "failed", result: { error: expect.stringMatching(/100 times/) } });
+  });
+
+  it("ends with its run: nothing is sent any more", async () => {
+    const stage = aStage({ program: asking([anAsk("a")]), send: out });
+    const { run, command } = await begun(stage);
+    run.cancel();
+    await run.runCommand(command);
+    expect([run.view().status, stage.sent.length]).toEqual(["cancelled", 1]);
+  });
+});
+
+it("takes up again what was stopped in the middle for its org's sake, when that is lifted", async () => {
+  let isLive = true;
+  const stage = aStage({
+    program: asking([anAsk("a", { kind: "script" })]),
+    hands: { mayGoOn: async () => isLive },
+    send: async (command, nth) => {
+      if (nth === 1) isLive = false;
+      return (await command.mayGoOn()) ? { ok: "done" } : null;
+    },
+  });
+  const { run, go } = await ran(stage);
+  expect([run.status, run.view().status, stage.sent.length]).toEqual(["waiting", "running", 1]);
+  await go();
+  expect([stage.sent.length, stage.paused]).toEqual([1, ["waiting", "waiting"]]);
+  isLive = true;
+  await go();
+  expect(run.view()).toMatchObject({ status: "completed", result: { a: "done" } });
+  expect(stage.sent.map(({ attempt }) => attempt)).toEqual([1, 2]);
 });
 
 describe("the states of a run", () => {
@@ -435,5 +635,18 @@ describe("programs", () => {
     ]);
     expect(chain.next(chain.take(state, second.key, { ok: 2 }))).toEqual({ do: "complete", result: 2 });
     expect(chain.next(chain.take(state, second.key, { error: "no" }))).toMatchObject({ do: "fail" });
+  });
+
+  it("of a chain go on past a step that may fail, and have nothing of one without a name", async () => {
+    const chain = chainProgram([
+      { ...script, ...step },
+      { ...script, ...step, name: "b", on_error: "continue" },
+      { ...script, ...step },
+    ]);
+    let state = chain.begin(1);
+    for (const outcome of [{ ok: "one" }, { error: "no" }])
+      state = chain.take(state, firstOf(chain.next(state)).key, outcome);
+    const last = firstOf(chain.next(state));
+    expect([last.key, last.scope]).toEqual(["steps[2]", { trigger: 1, inputs: { b: null } }]);
   });
 });

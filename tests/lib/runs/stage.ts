@@ -31,7 +31,7 @@ type Options = {
   program: Program<any>;
   row?: Partial<RunRow>;
   /** What comes of a command; without it, `<key> done`. */
-  send?: (command: Sending, nth: number) => Promise<Came> | Came;
+  send?: (command: Sending, nth: number) => Promise<Came | null> | Came | null;
   heard?: (handed_to: string) => Came | null;
   secrets?: string[];
   hands?: Partial<Hands>;
@@ -42,6 +42,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
   const whole = { id: newId("agent_routine_run"), payload: {}, causes: [], ...row } as unknown as RunRow;
   const sent: { node: string; id: string; attempt: number }[] = [];
   const left: string[] = [];
+  const paused: string[] = [];
   const told: RunFrame[] = [];
   let clock = Date.parse("2026-01-02T03:04:05Z");
   let wake: number | null = null;
@@ -78,7 +79,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
         pass();
         sent.push({ node: command.node, id: command.id, attempt: command.attempt });
         const nth = sent.filter(({ node }) => node === command.node).length;
-        const came = (await send?.(command, nth)) ?? { ok: `${command.node} done` };
+        const came = send ? await send(command, nth) : { ok: `${command.node} done` };
         pass();
         return came;
       },
@@ -90,6 +91,7 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
       runAt: (instant) => {
         wake = instant;
       },
+      paused: () => void paused.push(run.status),
       runCommand: (id) => void jobs.push(id),
       runLook: () => void looks++,
       ...hands,
@@ -113,6 +115,8 @@ export function aStage({ program, row = {}, send, heard, secrets = [], hands = {
     sent,
     told,
     left,
+    /** What it was in each time that it was to be run again when its org is active. */
+    paused,
     row: whole,
     pass: (ms: number) => {
       clock += ms;

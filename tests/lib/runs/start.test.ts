@@ -126,6 +126,16 @@ describe("what waits", () => {
     ],
   ])("%s", (_, waits, runs, expected) => expect(admit(waits, runs, quotas, 100).admission).toEqual(expected));
 
+  it("has the place, also its agent's, of what it cancels", () => {
+    const { admission } = admit(
+      all(["b"], "cancel_other"),
+      [running("a")],
+      { ...quotas, runs_at_once: 1, runs_at_once_of_an_agent: 1 },
+      1,
+    );
+    expect(admission).toEqual({ ...none, admitted: ["b"], cancelled: ["a"] });
+  });
+
   it("comes in turn of agents: one with much to do starves none", () => {
     const many = Array.from({ length: 20 }, (_, i) => waiting(`a${i}`));
     const few = [waiting("b0", { agent_id: "two", routine_id: "s" })];

@@ -252,7 +252,10 @@ describe("what a node asks", () => {
       { kind: "script", script: "a" },
       { kind: "script", template: { script: "a", input: "{{ $ }}" }, effect: "once" },
     ],
-    [{ kind: "script", script: "a", effect: "idempotent" }, { effect: "idempotent" }],
+    [
+      { kind: "script", script: "a", effect: "idempotent" },
+      { template: { effect: "idempotent" }, effect: "idempotent" },
+    ],
     [
       { kind: "emit_event", name: "custom.a" },
       { kind: "emit", template: { name: "custom.a", payload: "{{ $ }}" } },

@@ -73,6 +73,11 @@ describe("a request of a graph", () => {
     expect([asked.body ?? null, asked.headers.get("content-type")]).toEqual([null, null]);
   });
 
+  it("follows no redirect to another origin: its secret would go there", async () => {
+    const answer = { ...ANSWER, status: 302, body: "", headers: { ...ANSWER.headers, location: "https://b.example/" } };
+    expect((await send({}, {}, answer)).came).toEqual({ error: expect.stringMatching(/another origin/) });
+  });
+
   it("has a key where it does something", async () => {
     const keys = (["read", "idempotent", "once"] as const).map(async (effect) => {
       return (await send({}, { effect })).asked.headers.get("idempotency-key");
@@ -95,6 +100,18 @@ describe("a request of a graph", () => {
     expect(Object.keys(came)).toEqual([what]);
     if (what !== "ok") expect(Object.values(came)[0]).toBe(`HTTP ${status}: {"n":1}`);
   });
+
+  it.each(["read", "once"] as const)(
+    "of effect %s whose answer is too long has that answer's fault, for good",
+    async (effect) => {
+      const long = { ...ANSWER, body: JSON.stringify("a".repeat(200_000)) };
+      expect((await send({}, { effect }, long)).came).toEqual({ error: "the answer is longer than 200 KB" });
+      expect(Object.keys((await send({}, { effect }, { ...long, status: 503 })).came)).toEqual(["passing"]);
+      expect(
+        Object.keys((await send({}, { effect }, { ...ANSWER, body: JSON.stringify("a".repeat(199_998)) })).came),
+      ).toEqual(["ok"]);
+    },
+  );
 
   it.each([
     ["read", "passing"],

@@ -14,6 +14,9 @@ const condition = (id: string, on_true: string | null, on_false: string | null) 
 const each = (id: string, body: string, on_success: string | null = null) => ({
   ...{ kind: "WorkflowForEach", id, items: "$", body, on_success },
 });
+const aRequest = (count: number) => ({
+  ...{ kind: "http_request", id: "a", method: "POST", url: `https://a.example/${"{{ 1 }}".repeat(count)}` },
+});
 const graph = (...nodes: Record<string, unknown>[]) => ({
   kind: "WorkflowGraph",
   version: 1,
@@ -124,6 +127,17 @@ it.each<[string, unknown, string[]]>([
     [],
   ],
   [
+    "more expressions than are evaluated together",
+    graph({ ...aRequest(50), body: "{{ 1 }}".repeat(51) }),
+    ["error malformed a /nodes/0", "error bad_reference  /start_node"],
+  ],
+  ["as many as are", graph({ ...aRequest(50), body: "{{ 1 }}".repeat(50) }), []],
+  [
+    "as many beside what it is given",
+    graph({ kind: "approval", id: "a", message: "{{ 1 }}".repeat(100) }),
+    ["error malformed a /nodes/0", "error bad_reference  /start_node"],
+  ],
+  [
     "an expression that is none",
     graph({ kind: "approval", id: "a", message: "{{ 1 + }}" }),
     ["error bad_expression a /nodes/0/message"],
@@ -137,11 +151,6 @@ it.each<[string, unknown, string[]]>([
     "one within a body",
     graph({ kind: "http_request", id: "a", url: "https://a.example", method: "POST", body: { b: ["{{ ) }}"] } }),
     ["error bad_expression a /nodes/0/body"],
-  ],
-  [
-    "too many of them",
-    graph({ kind: "approval", id: "a", message: "{{ 1 }}".repeat(101) }),
-    ["error malformed a /nodes/0/message"],
   ],
   [
     "a script that is none",
