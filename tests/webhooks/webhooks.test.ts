@@ -635,6 +635,8 @@ describe.concurrent("an endpoint that fails", () => {
     await is(owner, endpoint, { status: "disabled", disabled_reason: "failing" });
     const told4 = await events();
     expect(told4.at(-1)).toMatchObject({ event_name: "webhook_endpoint.disabled", payload: { reason: "failing" } });
+    // As if that had been told of, too.
+    await query("update data.webhook_endpoints set failing_told = 3 where id = $1", [endpoint.id]);
     // What waits goes on when it is enabled.
     receiver.answer(says(200));
     await must(owner("POST", `${at(endpoint)}/enable`, {}), 200);
