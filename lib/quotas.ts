@@ -14,7 +14,8 @@ export const quotas = {
   runs_started_per_minute: 600,
   /** Requests under way to webhook endpoints. */
   webhook_attempts_at_once: 60,
-  /** Inbound webhooks: the table's own trigger says the same. */
+  /** Webhook endpoints, and inbound webhooks: the tables' own triggers say the same. */
+  webhook_endpoints: 20,
   inbound_webhooks: 50,
   /** As in schema.sql, which counts them. */
   computers: 10,

@@ -15,13 +15,13 @@ import {
   deleteEndpoint,
   enableEndpoint,
   eventsToReplay,
-  type From,
   getEndpoint,
   listDeliveries,
   listEndpoints,
   MOST_REPLAYED,
   mustBeEnabled,
   mustBeReachable,
+  namedEvents,
   REPLAY_PAGE,
   rotateSecret,
   updateEndpoint,
@@ -173,23 +173,18 @@ endpoints.post(
     const row = await getEndpoint(c.var.db, idOf(c.req.param("endpoint")));
     mustBeEnabled(row);
     const asked = c.req.valid("json");
-    let from: From = null;
-    for (let count = 0; ; ) {
-      const events = await eventsToReplay(c.var.db, row, asked, from);
-      if (events.length) await reached(endpointOf(c.env, row).replay(events));
-      count += events.length;
-      const last = events.at(-1)?.event;
-      const isAll = !last || events.length < REPLAY_PAGE;
-      if (last) from = { sequence: last.sequence!, created_at: last.created_at, id: last.id };
-      if (!isAll && count < MOST_REPLAYED) continue;
-      const next = isAll ? null : from;
-      const isBySequence = asked.from_sequence !== undefined;
-      return c.var.answer({
-        count,
-        next_from_sequence: next && isBySequence ? next.sequence + 1 : null,
-        next_from: next && !isBySequence ? next.created_at : null,
-      });
+    const events = await namedEvents(c.var.db, row, asked);
+    const [next] = events.splice(MOST_REPLAYED);
+    for (let i = 0; i < events.length; i += REPLAY_PAGE) {
+      const page = await eventsToReplay(c.var.db, row, events.slice(i, i + REPLAY_PAGE));
+      await reached(endpointOf(c.env, row).replay(page));
     }
+    const isBySequence = asked.from_sequence !== undefined;
+    return c.var.answer({
+      count: events.length,
+      next_from_sequence: (isBySequence && next?.sequence) || null,
+      next_from: (!isBySequence && next?.created_at) || null,
+    });
   },
 );
 

@@ -4,7 +4,7 @@ import { type DisabledReason, NONE } from "../db/schema.ts";
 import type { Rows } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
 import { ApiError, invalid, noSuch, notFound, refused } from "../errors.ts";
-import { numbers, placeOf, placeRow } from "../events/log.ts";
+import { numbers, placeOf, placeRow, readable, seesNumbers } from "../events/log.ts";
 import type { EventRow } from "../events/schema.ts";
 import { judgeUrl } from "../http/guard.ts";
 import { derivedId, type Id } from "../ids.ts";
@@ -17,7 +17,9 @@ import type {
   ListDeliveries,
   Missed,
   Replay,
+  ShownDelivery,
   UpdateEndpoint,
+  WholeDelivery,
 } from "./schema.ts";
 import { newSecret } from "./secrets.ts";
 
@@ -143,8 +145,14 @@ export async function rotateSecret(
 const isNamed = (names: RawBuilder<unknown>) => sql<boolean>`exists (select from unnest(${names}) n
   where case when right(n, 1) = '*' then starts_with(events.name, left(n, -1)) else n = events.name end)`;
 
-/** An hour before an instant, as an id of an event: the clocks of databases and Workers differ by less. */
-const idBefore = (at: string) => derivedId("event", Math.max(0, Date.parse(at) - 3_600_000), new Uint8Array(16));
+/** An hour before an instant, or after it, as an id of an event: the clocks of databases and Workers differ by less. */
+const idAnHour = (hour: "before" | "after", at: string) =>
+  derivedId("event", Math.max(0, Date.parse(at) + (hour === "before" ? -HOUR_MS : HOUR_MS)), new Uint8Array(16));
+const HOUR_MS = 3_600_000;
+
+/** Where the events happen that an endpoint hears of: a key sees every org's, and an org's endpoint is told of its own. */
+const placeOfEndpoint = (db: TenantDb, { org_id }: Pick<EndpointRow, "org_id">) =>
+  db.viewer.kind === "key" && org_id !== NONE ? db.inOrg(org_id) : db;
 
 /**
  * Enables one, and says what it has missed: all that was numbered between, whoever numbers meanwhile. 404 where it is gone.
@@ -154,7 +162,7 @@ export async function enableEndpoint(
   { id, org_id, disabled_at }: EndpointRow,
 ): Promise<{ row: EndpointRow; missed: Missed }> {
   const isApps = org_id === NONE;
-  const place = db.viewer.kind === "key" && !isApps ? db.inOrg(org_id) : db;
+  const place = placeOfEndpoint(db, { org_id });
   const head = place.selectFrom("event_heads").where(sql<boolean>`event_heads.org_id = webhook_endpoints.org_id`);
   // Of two who enable it at once the second changes nothing, lest what the first has numbered since be passed over.
   const heard_after = isApps
@@ -164,13 +172,16 @@ export async function enableEndpoint(
   const enabled = { status: "enabled", heard_after, failing_since: null, failing_told: 0 };
   const cleared = { disabled_reason: null, disabled_at: null, disabled_after: null };
   const change = place.patch(table, { ...enabled, ...cleared } as never).where("id", "=", id);
-  const one = place.selectFrom(table).where("id", "=", id).where("status", "=", "disabled").selectAll();
+  // Of one that isn't disabled nothing, and so no event.
+  const was = (column: "event_names" | "disabled_at" | "disabled_after") =>
+    sql`(${place.selectFrom(table).where("id", "=", id).where("status", "=", "disabled").select(column)})`;
   const since = isApps
-    ? sql<boolean>`events.id >= ${idBefore(disabled_at ?? new Date().toISOString())} and events.created_at >= w.disabled_at`
-    : sql<boolean>`events.org_id = w.org_id and events.sequence > w.disabled_after`;
+    ? sql<boolean>`events.id >= ${idAnHour("before", disabled_at ?? new Date().toISOString())} and events.created_at >= ${was("disabled_at")}`
+    : sql<boolean>`events.sequence > ${was("disabled_after")}`;
   const events = place
     .selectFrom("events")
-    .where(sql<boolean>`exists (select from (${one}) w where ${since} and ${isNamed(sql`w.event_names`)})`);
+    .where(since)
+    .where(isNamed(was("event_names")));
   const sequence = (of: RawBuilder<unknown>) => (isApps ? sql`null` : of);
   const { missed, rows } = await place.batch({
     // Nobody else numbers until this is done; who does then, sees the endpoint enabled.
@@ -187,7 +198,7 @@ export async function enableEndpoint(
   return { row, missed: missed[0]! };
 }
 
-/** So many deliveries are replayed in a step, and by one request. */
+/** So many events are replayed in a step, and by one request. */
 export const REPLAY_PAGE = 100;
 export const MOST_REPLAYED = 5_000;
 
@@ -210,18 +221,17 @@ const newestOf = (db: TenantDb, endpoint: EndpointId) => {
   ])}) d)`;
 };
 
-/** Where a range goes on: behind the last of what was replayed. */
-export type From = { sequence: number; created_at: string; id: string } | null;
+/** An event of a range, by what the rest of it is named. */
+type Named = Pick<EventRow, "id" | "sequence" | "created_at">;
 
 /**
- * Some of what a range names, oldest first. 410 where some of it is kept no longer; 422 on sequences of an endpoint that
- * hears of more than one place.
+ * What a range names, oldest first: as much as is replayed at once, and the first of the rest. 410 where some of it is kept
+ * no longer; 422 on sequences of an endpoint that hears of more than one place.
  */
-export async function eventsToReplay(db: TenantDb, row: EndpointRow, asked: Replay, from: From): Promise<Again[]> {
-  const isApps = row.org_id === NONE;
-  const place = db.viewer.kind === "key" && !isApps ? db.inOrg(row.org_id) : db;
+export async function namedEvents(db: TenantDb, row: EndpointRow, asked: Replay): Promise<Named[]> {
+  const place = placeOfEndpoint(db, row);
   const { from_sequence, to_sequence, statuses } = asked;
-  if (isApps && from_sequence !== undefined) {
+  if (row.org_id === NONE && from_sequence !== undefined) {
     throw invalid({ field: "from_sequence", message: "means nothing to an endpoint of many orgs: give from and to" });
   }
   let events: Rows<"events"> = place
@@ -230,57 +240,81 @@ export async function eventsToReplay(db: TenantDb, row: EndpointRow, asked: Repl
     .where(isNamed(sql`${row.event_names}::text[]`));
   if (asked.event_names) events = events.where(isNamed(sql`${asked.event_names}::text[]`));
   if (from_sequence !== undefined) {
-    events = events
-      .where("sequence", ">=", from_sequence)
-      .where("sequence", "<=", to_sequence!)
-      .where("sequence", ">", from?.sequence ?? 0)
-      .orderBy("sequence");
+    events = events.where("sequence", ">=", from_sequence).where("sequence", "<=", to_sequence!).orderBy("sequence");
   } else {
     events = events
-      .where(sql<boolean>`events.id >= ${idBefore(asked.from!)}`)
+      .where(sql<boolean>`events.id between ${idAnHour("before", asked.from!)} and ${idAnHour("after", asked.to!)}`)
       .where("created_at", ">=", asked.from!)
       .where("created_at", "<=", asked.to!)
       .orderBy("created_at")
       .orderBy("id");
-    if (from) events = events.where(sql<boolean>`(created_at, id) > (${from.created_at}::timestamptz, ${from.id})`);
   }
-  const delivery = newestOf(place, row.id);
-  if (statuses) events = events.where(sql<boolean>`${delivery} ->> 'status' = any (${statuses}::text[])`);
-  const { rows, expired } = await place.batch({
-    rows: events.selectAll().select(delivery.as("delivery")).limit(REPLAY_PAGE),
+  if (statuses) {
+    events = events.where(sql<boolean>`${newestOf(place, row.id)} ->> 'status' = any (${statuses}::text[])`);
+  }
+  const { named, expired } = await place.batch({
+    named: events.select(["id", "sequence", "created_at"]).limit(MOST_REPLAYED + 1),
     expired: place.selectFrom("event_heads").where("org_id", "=", row.org_id).select("expired"),
   });
   if (from_sequence !== undefined && from_sequence <= (expired[0]?.expired ?? 0)) throw events_expired();
+  return named;
+}
+
+/** Some of these, whole, each with its newest delivery. */
+export async function eventsToReplay(db: TenantDb, row: EndpointRow, named: Named[]): Promise<Again[]> {
+  const place = placeOfEndpoint(db, row);
+  const ids = named.map(({ id }) => id);
+  const events = place.selectFrom("events").where(sql<boolean>`events.id = any (${ids}::text[])`);
+  const rows = await events.selectAll().select(newestOf(place, row.id).as("delivery")).execute();
   return rows.map(({ delivery, ...event }) => ({ event: event as EventRow, delivery }));
 }
 
+/** What of a delivery is shown. Its number to those alone who see the numbers of events. */
+const shown = (db: TenantDb) =>
+  [
+    ...(["id", "endpoint_id", "event_id", "event_org_id", "event_name", "status", "attempt_count"] as const),
+    ...(["next_attempt_at", "created_at", "updated_at"] as const),
+    sql<number | null>`case when ${seesNumbers(db.viewer)} then sequence end`.as("sequence"),
+  ] as const;
+
+/** An endpoint is told of everything; who isn't an admin sees of its deliveries those of events that they may read. */
+function deliveries(db: TenantDb) {
+  const told = db
+    .selectFrom("events")
+    .where(sql<boolean>`events.id = webhook_deliveries.event_id`)
+    .where(readable(db.viewer));
+  const isShown = sql<boolean>`(${seesNumbers(db.viewer)} or exists (${told.select(sql`1`.as("one"))}))`;
+  return db.selectFrom("webhook_deliveries").where(isShown);
+}
+
 /** A page of what was, or is to be, delivered to an endpoint, newest first. 404 where that isn't the viewer's. */
-export async function listDeliveries(db: TenantDb, id: EndpointId, { status }: ListDeliveries, page: CursorPage) {
-  let rows = db.selectFrom("webhook_deliveries").where("endpoint_id", "=", id);
+export async function listDeliveries(
+  db: TenantDb,
+  id: EndpointId,
+  { status }: ListDeliveries,
+  page: CursorPage,
+): Promise<ShownDelivery[]> {
+  let rows = deliveries(db).where("endpoint_id", "=", id);
   if (status) rows = rows.where("status", "in", status);
-  if (page.from) rows = rows.where(sql<boolean>`id < ${page.from}`);
-  const { found, deliveries } = await db.batch({
+  if (page.from) rows = rows.where(sql<boolean>`webhook_deliveries.id < ${page.from}`);
+  const { found, listed } = await db.batch({
     found: db.selectFrom(table).where("id", "=", id).select("id"),
-    deliveries: rows
-      .select(["id", "endpoint_id", "event_id", "event_org_id", "event_name", "sequence", "status", "attempt_count"])
-      .select(["next_attempt_at", "created_at", "updated_at"])
-      .orderBy(sql`id desc`)
+    listed: rows
+      .select(shown(db))
+      .orderBy(sql`webhook_deliveries.id desc`)
       .limit(page.limit + 1),
   });
   if (!found.length) throw absent();
-  return deliveries as Omit<DeliveryRow, "attempts">[];
+  return listed;
 }
 
 const reachable = (db: TenantDb, id: Id<"webhook_delivery">) =>
-  db
-    .selectFrom("webhook_deliveries")
-    .where("id", "=", id)
-    .where("endpoint_id", "in", db.selectFrom(table).select("id"));
+  deliveries(db).where("webhook_deliveries.id", "=", id).where("endpoint_id", "in", db.selectFrom(table).select("id"));
 
-export const getDelivery = (db: TenantDb, id: Id<"webhook_delivery">): Promise<DeliveryRow> =>
+export const getDelivery = (db: TenantDb, id: Id<"webhook_delivery">): Promise<WholeDelivery> =>
   reachable(db, id)
-    .selectAll()
-    .executeTakeFirstOrThrow(() => notFound("webhook_delivery")) as Promise<DeliveryRow>;
+    .select([...shown(db), "attempts"])
+    .executeTakeFirstOrThrow(() => notFound("webhook_delivery"));
 
 /** A delivery with its endpoint and its event, to be sent again. 410 where the event is kept no longer. */
 export async function deliveryToReplay(db: TenantDb, id: Id<"webhook_delivery">) {

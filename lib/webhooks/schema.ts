@@ -10,6 +10,7 @@ import {
 } from "../db/schema.ts";
 import { catalogue, MAX_NAME, typeOf } from "../events/catalogue.ts";
 import { idOf, list, moment, nullable, rules, stamp, text } from "../http/valid.ts";
+import type { Place } from "../objects/stub.ts";
 import { listOf, listQuery } from "../paging.ts";
 import { isNamed } from "./rules.ts";
 import { overlap_seconds } from "./secrets.ts";
@@ -86,6 +87,11 @@ export type ListDeliveries = v.InferOutput<typeof listDeliveriesQuery>;
 
 export type EndpointRow = Row<"webhook_endpoints">;
 export type DeliveryRow = Row<"webhook_deliveries">;
+/** A delivery as its viewer sees it. */
+export type ShownDelivery = Omit<DeliveryRow, "attempts" | "revision" | keyof Place | "sequence"> & {
+  sequence: number | null;
+};
+export type WholeDelivery = ShownDelivery & Pick<DeliveryRow, "attempts">;
 
 export const endpoint = v.strictObject({
   id: v.string(),
@@ -134,7 +140,8 @@ const delivery = {
   event: v.string(),
   event_name: v.string(),
   org: nullable,
-  sequence: v.number(),
+  /** Null to who doesn't see the numbers of events. */
+  sequence: v.nullable(v.number()),
   status: v.picklist(deliveryStatuses),
   attempt_count: v.number(),
   next_attempt_at: v.nullable(stamp),
@@ -169,7 +176,7 @@ export const toEndpoint = (row: EndpointRow, secret: string | null = null): v.In
   updated_at: row.updated_at,
 });
 
-export const toDelivery = (row: Omit<DeliveryRow, "attempts">) => ({
+export const toDelivery = (row: ShownDelivery) => ({
   id: row.id,
   endpoint: row.endpoint_id,
   event: row.event_id,
@@ -182,7 +189,7 @@ export const toDelivery = (row: Omit<DeliveryRow, "attempts">) => ({
   created_at: row.created_at,
   updated_at: row.updated_at,
 });
-export const toWholeDelivery = (row: DeliveryRow): v.InferOutput<typeof wholeDelivery> => ({
+export const toWholeDelivery = (row: WholeDelivery): v.InferOutput<typeof wholeDelivery> => ({
   ...toDelivery(row),
   attempts: row.attempts,
 });

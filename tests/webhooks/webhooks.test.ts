@@ -1,4 +1,5 @@
 /** What an endpoint is told, by whom it is signed, and what becomes of it when it doesn't answer. */
+import fc from "fast-check";
 import { Webhook as Standard } from "standardwebhooks";
 import { Webhook as Svix } from "svix";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -6,7 +7,7 @@ import { reseal } from "../../lib/local/sealed-rows.ts";
 import { secretsOf } from "../../lib/webhooks/queries.ts";
 import { pull, tell } from "../events/stage.ts";
 import { openDatabase } from "../harness/database.ts";
-import { type App, anApp, must, together } from "../harness/index.ts";
+import { type App, anAgent, anApp, must, together } from "../harness/index.ts";
 import { newRoot, newSigningKey, type Own, ownSystem } from "../harness/own.ts";
 import { until, wait } from "../sessions/stage.ts";
 import { anEndpoint, aReceiver, at, deliveriesOf, type Received, type Receiver, says } from "./stage.ts";
@@ -120,6 +121,42 @@ describe("an endpoint", () => {
     expect((await as(acme)("PATCH", at({ id }), fields)).status).toBe(422);
   });
 
+  it("is sent to where it was moved, of the names that it has by then, and to where it was before no more", async ({
+    expect,
+  }) => {
+    const { owner, receiver, endpoint } = await told();
+    const other = await receiving();
+    await tell(owner, 1);
+    await came(receiver, 1);
+    await must(owner("PATCH", at(endpoint), { url: other.url, event_names: ["custom.b"] }), 200);
+    await tell(owner, 2);
+    await tell(owner, 3, { name: "custom.b" });
+    await came(other, 1);
+    await wait(200);
+    expect([receiver, other].map(({ received }) => received.map(({ body }) => body.data.n))).toEqual([[1], [3]]);
+  });
+
+  it("is sent once what is handed on again, as after a crash", async ({ expect }) => {
+    const { owner, acme, receiver, endpoint } = await told();
+    await tell(owner, 1);
+    const isOver = (count: number) =>
+      expect.poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered")).toHaveLength(count);
+    await isOver(1);
+    await query("update data.event_heads set delivered = 0 where org_id = $1", [acme]);
+    await tell(owner, 2);
+    await isOver(2);
+    await wait(200);
+    expect(receiver.orders()).toEqual([1, 2]);
+  });
+
+  it("is asked nothing where its address is refused by the time that it is asked", async ({ expect }) => {
+    const { owner, endpoint } = await told();
+    await query("update data.webhook_endpoints set url = 'http://10.0.0.1/' where id = $1", [endpoint.id]);
+    expect(await must(owner("POST", `${at(endpoint)}/test`), 200)).toMatchObject({
+      ...{ status: null, error: "refused: the host is a private or reserved address" },
+    });
+  });
+
   it("shows its secret once: not to who asks again under the same key, nor later", async ({ expect }) => {
     const { as, acme } = await newApp();
     const body = { url: "https://example.com/", event_names: ["custom.none"] };
@@ -173,6 +210,60 @@ describe("of whom", () => {
       .then(() => deliveriesOf(asDeveloper, endpoint));
     const other = await as(globex)("GET", `/api/v1/webhook_deliveries/${list[0].id}`);
     expect(other.status).toBe(404);
+  });
+
+  const NAMES = ["custom.order", "custom.order.paid", "custom.b"];
+  const heard = fc.uniqueArray(fc.constantFrom(...NAMES, "custom.order.*", "custom.*"), { minLength: 1, maxLength: 2 });
+  const place = fc.constantFrom("acme", "globex", "app");
+  it("each endpoint is told of what its names say of its own place, once, and of nothing else", async () => {
+    const endpoints = fc.array(fc.record({ place, heard }), { minLength: 4, maxLength: 6 });
+    const events = fc.array(fc.record({ place, name: fc.constantFrom(...NAMES) }), { minLength: 6, maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(endpoints, events, async (endpoints, events) => {
+        const { as, acme, globex, asDeveloper } = await newApp();
+        const calls = { acme: as(acme), globex: as(globex), app: asDeveloper };
+        const receivers = await Promise.all(endpoints.map(() => receiving()));
+        const make = ({ place, heard }: (typeof endpoints)[number], i: number) =>
+          anEndpoint(calls[place], receivers[i]!, { event_names: heard });
+        await Promise.all(endpoints.map(make));
+        await Promise.all(events.map(({ place, name }, n) => tell(calls[place], n, { name })));
+        const isHeard = (names: string[], name: string) =>
+          names.some((one) => one === name || (one.endsWith("*") && name.startsWith(one.slice(0, -1))));
+        const expected = endpoints.map((endpoint) =>
+          events.flatMap(({ place, name }, n) =>
+            (endpoint.place === "app" || endpoint.place === place) && isHeard(endpoint.heard, name) ? [n] : [],
+          ),
+        );
+        const told = () =>
+          receivers.map(({ received }) => received.map(({ body }) => body.data.n).sort((a, b) => a - b));
+        await expect.poll(told, { timeout: 20_000 }).toEqual(expected);
+        await wait(100);
+        expect(told()).toEqual(expected);
+      }),
+      { numRuns: 2 },
+    );
+  });
+
+  it("its deliveries show who is no admin those of events that they may read, and no number of one", async () => {
+    const { owner, as, acme, owners, receiver, endpoint } = await told({ event_names: ["agent.created", "custom.*"] });
+    const member = as(acme, { role: "member" });
+    const mine = { grants: [{ principal_type: "user", principal: owners[acme], actions: ["read"] }] };
+    await anAgent(owner, { acl: mine });
+    await tell(owner, 1);
+    await came(receiver, 2);
+    const [open, hidden] = await expect
+      .poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered"))
+      .toHaveLength(2)
+      .then(() => deliveriesOf(owner, endpoint));
+    expect([open.event_name, hidden.event_name]).toEqual(["custom.order", "agent.created"]);
+    expect(open.sequence).toEqual(expect.any(Number));
+    expect(await deliveriesOf(member, endpoint)).toEqual([{ ...open, sequence: null }]);
+    const one = ({ id }: { id: string }) => `/api/v1/webhook_deliveries/${id}`;
+    expect(await must(member("GET", one(open)), 200)).toMatchObject({ id: open.id, sequence: null });
+    const absent = await member("GET", one({ id: `${hidden.id.slice(0, -4)}0000` }));
+    const refused = await member("GET", one(hidden));
+    expect([refused.status, refused.body.error]).toEqual([404, absent.body.error]);
+    expect(await must(owner("GET", one(hidden)), 200)).toMatchObject({ sequence: hidden.sequence });
   });
 });
 
@@ -353,14 +444,17 @@ describe.concurrent("a disabled endpoint", () => {
   it("is sent nothing; enabled, it says what it has missed, which a replay brings without a gap", async ({
     expect,
   }) => {
-    const { owner, receiver, endpoint } = await told();
+    const { owner, acme, receiver, endpoint } = await told();
     await tell(owner, 1);
     await came(receiver, 1);
     await expect.poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered")).toHaveLength(1);
     const disabled = await must(owner("PATCH", at(endpoint), { status: "disabled" }), 200);
     expect(disabled).toMatchObject({ status: "disabled", disabled_reason: "asked", disabled_at: expect.any(String) });
-    expect(await must(owner("PATCH", at(endpoint), { status: "disabled" }), 200)).toEqual(disabled);
     const lost = await together(5, (n) => tell(owner, n + 2));
+    // Its Dispatcher has passed them.
+    const passed = "select 1 from data.event_heads where org_id = $1 and delivered = sequence and sequence > 5";
+    await expect.poll(() => query(passed, [acme])).toHaveLength(1);
+    expect(await must(owner("PATCH", at(endpoint), { status: "disabled" }), 200)).toEqual(disabled);
     await tell(owner, 9, { name: "custom.other" });
     await wait(300);
     expect(receiver.orders()).toEqual([1]);
@@ -377,7 +471,11 @@ describe.concurrent("a disabled endpoint", () => {
     });
     await came(receiver, 6);
     expect(receiver.orders().sort()).toEqual([1, 2, 3, 4, 5, 6]);
+    // Who enables it once more, passes nothing over that is numbered and not yet sent.
+    const heard = "select heard_after from data.webhook_endpoints where id = $1";
+    const before = await query(heard, [endpoint.id]);
     expect((await must(owner("POST", `${at(endpoint)}/enable`, {}), 200)).missed.count).toBe(0);
+    expect(await query(heard, [endpoint.id])).toEqual(before);
   });
 
   it("loses nothing of what is told while it is disabled, enabled and replayed", async ({ expect }) => {
@@ -436,14 +534,68 @@ describe.concurrent("a replay", () => {
     await came(receiver, 5);
   });
 
+  it("takes five thousand, page by page, and says where the rest begins", { timeout: 60_000 }, async ({ expect }) => {
+    const { at: app, acme, owner, asDeveloper, endpoint } = await told();
+    await pull(owner);
+    // Suspended: all is taken in, and nothing is sent.
+    await must(asDeveloper("PATCH", `${app}/orgs/${acme}`, { status: "suspended" }), 200);
+    await query(
+      `with h as (update data.event_heads set sequence = sequence + 5001, delivered = sequence + 5001 where org_id = $1 returning *)
+        insert into data.events (app_id, sandbox_id, org_id, id, name, payload, sequence, created_at)
+          select app_id, sandbox_id, org_id, 'evt_' || left(app.id_at(at), 12) || lpad(n::text, 10, '0'), 'custom.order', '{}',
+              h.sequence - 5001 + n, at
+            from h, generate_series(1, 5001) n, lateral (select date_trunc('milliseconds', now()) - interval '1 day' + n * interval '1 ms') a (at)`,
+      [acme],
+    );
+    const [{ first, from, to }] = await query(
+      `select min(sequence)::int as first, min(created_at) as from, (array_agg(created_at order by sequence))[250] as to
+        from data.events where org_id = $1 and payload = '{}' and name = 'custom.order'`,
+      [acme],
+    );
+    const replay = (body: object) => must(asDeveloper("POST", `${at(endpoint)}/replay`, body), 200);
+    const kept = async () =>
+      (await query("select count(*)::int as n from data.webhook_deliveries where endpoint_id = $1", [endpoint.id]))[0]
+        .n;
+    const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
+    expect(await replay(range)).toMatchObject({ count: 250, next_from: null });
+    await expect.poll(kept, { timeout: 20_000 }).toBe(250);
+    const rest = { count: 5000, next_from_sequence: first + 5000, next_from: null };
+    expect(await replay({ from_sequence: first, to_sequence: first + 9999 })).toEqual(rest);
+    const last = { from_sequence: first + 5000, to_sequence: first + 9999 };
+    expect(await replay(last)).toEqual({ count: 1, next_from_sequence: null, next_from: null });
+    await expect.poll(kept, { timeout: 20_000 }).toBe(5001);
+    await must(asDeveloper("DELETE", at(endpoint)), 204);
+  });
+
+  it("by a key, which sees every org, is of the endpoint's own", async ({ expect }) => {
+    const { as, globex, asDeveloper, owner, receiver, endpoint } = await told();
+    await tell(as(globex), 2);
+    await tell(owner, 1);
+    await pull(as(globex));
+    await came(receiver, 1);
+    for (const range of [everAfter, { from_sequence: 1, to_sequence: 999 }]) {
+      expect((await must(asDeveloper("POST", `${at(endpoint)}/replay`, range), 200)).count).toBe(1);
+    }
+    await came(receiver, 2);
+    await wait(200);
+    expect(new Set(receiver.orders())).toEqual(new Set([1]));
+  });
+
   it("of what is kept no longer is a 410", async ({ expect }) => {
     const { owner, receiver, endpoint, acme } = await told();
     await tell(owner, 1);
     await came(receiver, 1);
     await expect.poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered")).toHaveLength(1);
-    await query("update data.event_heads set expired = sequence where org_id = $1", [acme]);
+    const { sequence } = receiver.received[0]!.body;
+    const expire = (through: number) =>
+      query("update data.event_heads set expired = $2 where org_id = $1", [acme, through]);
+    const replay = () => owner("POST", `${at(endpoint)}/replay`, { from_sequence: sequence, to_sequence: 999 });
+    await expire(sequence - 1);
+    expect(await must(replay(), 200)).toMatchObject({ count: 1 });
+    await came(receiver, 2);
+    await expire(sequence);
     await query("delete from data.events where org_id = $1", [acme]);
-    const range = await owner("POST", `${at(endpoint)}/replay`, { from_sequence: 1, to_sequence: 9 });
+    const range = await replay();
     expect([range.status, range.body.error.code]).toEqual([410, "events_expired"]);
     const [{ id }] = await deliveriesOf(owner, endpoint);
     expect((await owner("POST", `/api/v1/webhook_deliveries/${id}/replay`)).status).toBe(410);
@@ -484,11 +636,20 @@ describe.concurrent("an endpoint that fails", () => {
     await is(owner, endpoint, { status: "disabled", disabled_reason: "failing" });
     const told4 = await events();
     expect(told4.at(-1)).toMatchObject({ event_name: "webhook_endpoint.disabled", payload: { reason: "failing" } });
+    // As if that had been told of, too.
+    await query("update data.webhook_endpoints set failing_told = 3 where id = $1", [endpoint.id]);
     // What waits goes on when it is enabled.
     receiver.answer(says(200));
     await must(owner("POST", `${at(endpoint)}/enable`, {}), 200);
     await expect.poll(() => deliveriesOf(owner, endpoint, "?status[]=delivered")).toHaveLength(2);
     await is(owner, endpoint, { status: "enabled", failing_since: null });
+    // It fails anew, and is told of anew.
+    receiver.answer(says(500));
+    await tell(owner, 3);
+    await expect.poll(async () => (await query(failing, [endpoint.id]))[0].failing_since).not.toBeNull();
+    await since(endpoint, "61 minutes");
+    await hurry(endpoint, asDeveloper);
+    await expect.poll(async () => (await events()).length).toBe(told4.length + 1);
   });
 });
 
@@ -587,6 +748,16 @@ describe("a test", () => {
       ...{ status: null, answered: null, error: expect.any(String) },
     });
     expect(await deliveriesOf(owner, endpoint)).toEqual([]);
+  });
+
+  it("is a 429 while as much is under way as may be", async ({ expect }) => {
+    const { owner, receiver, endpoint } = await told({}, () => {});
+    await together(6, (n) => tell(owner, n));
+    await came(receiver, 6);
+    const test = await owner("POST", `${at(endpoint)}/test`);
+    expect([test.status, test.body.error.code]).toEqual([429, "too_many_requests"]);
+    expect(receiver.received).toHaveLength(6);
+    await must(owner("DELETE", at(endpoint)), 204);
   });
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { fetchGuarded } from "../../../lib/http/egress.ts";
+import { fetchGuarded, postGuarded } from "../../../lib/http/egress.ts";
 import { edgeWorld } from "../../../lib/script/http.ts";
 import { resultOf } from "../script/support.ts";
 
@@ -356,5 +356,45 @@ describe("the world of the edge", () => {
       { name: "Ada", asked: [{ user: "usr_1" }] },
       "slack.send is not available here",
     ]);
+  });
+});
+
+describe("what a stranger is told", () => {
+  const post = (fetch: (url: string, init: RequestInit) => Promise<Response>, url = "https://a.example.com/hook") =>
+    postGuarded(url, { headers: { a: "b" }, body: "{}" }, { fetch, max_bytes: 10, timeout_ms: 50 });
+  const endless = () => new ReadableStream({ pull: (to) => void to.enqueue(new TextEncoder().encode("abcdefgh")) });
+
+  it("is one POST, whose answer is its status, a redirect's, too", async () => {
+    const asked = vi.fn(async (_: string, init: RequestInit) => {
+      expect(init).toMatchObject({ method: "POST", headers: { a: "b" }, body: "{}", redirect: "manual" });
+      return new Response("no", { status: 302, headers: { location: "https://b.example.com/", "retry-after": "7" } });
+    });
+    expect(await post(asked)).toMatchObject({ status: 302, retry_after: "7", text: "no" });
+    expect(asked.mock.calls.map(([url]) => url)).toEqual(["https://a.example.com/hook"]);
+  });
+
+  it.each(["http://10.0.0.1/", "http://127.0.0.1/", "https://a.example.com@10.0.0.1/", "ftp://a.example.com/"])(
+    "is nothing at %s: nobody is asked",
+    async (url) => {
+      const asked = vi.fn(async () => new Response());
+      expect(await post(asked, url)).toEqual({ error: expect.stringMatching(/^refused: /) });
+      expect(asked).not.toHaveBeenCalled();
+    },
+  );
+
+  it("has of the answer as much as is wanted, however much there is, and what is there within a second", async () => {
+    expect(await post(async () => new Response(endless()))).toMatchObject({ status: 200, text: "abcdefghab" });
+    const silent = new ReadableStream({ start: (to) => to.enqueue(new TextEncoder().encode("abc")) });
+    const begun = Date.now();
+    expect(await post(async () => new Response(silent))).toMatchObject({ status: 200, text: "abc" });
+    expect(Date.now() - begun).toBeLessThan(3_000);
+    const broken = new ReadableStream({ pull: (to) => to.error(new Error("cut")) });
+    expect(await post(async () => new Response(broken, { status: 201 }))).toMatchObject({ status: 201, text: "" });
+  });
+
+  it("ends at its time, also by a fetch that hears no signal; and says nothing of why a fetch has failed", async () => {
+    expect(await post(() => new Promise(() => {}))).toEqual({ error: "no answer within 0.05 seconds" });
+    const failing = () => Promise.reject(new Error("connect ECONNREFUSED 10.1.2.3:5432"));
+    expect(await post(failing)).toEqual({ error: "the request failed: no answer came" });
   });
 });
