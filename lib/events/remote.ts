@@ -37,6 +37,8 @@ export async function wakeDispatcher(env: Bindings, place: Place, why?: "runs"):
   const isFirst = why === "runs" && !resting.has(name);
   if (isFirst) {
     resting.add(name);
+    // The answer goes out before what it has set in motion is begun.
+    await scheduler.wait(PACE.answered);
     await wake();
   }
   const before = wakes;
