@@ -1,9 +1,6 @@
 /** What a webhook takes: how long until a signed delivery is answered, and until the first step of what it starts has begun. */
 import { createHmac } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { Cleanup, Product } from "./system.ts";
+import { type Cleanup, newObjectsDir, type Product } from "./system.ts";
 import { quantile } from "./turns.ts";
 
 const AGENTS = 10;
@@ -16,8 +13,7 @@ const ms = (value: number) => `${value.toFixed(1)} ms`;
 const now = () => performance.timeOrigin + performance.now();
 
 export async function measureHooks(cleanup: Cleanup, product: Product, { judge }: Report): Promise<void> {
-  const dataDir = mkdtempSync(join(tmpdir(), "agentry-bench-objects-"));
-  cleanup.add(async () => rmSync(dataDir, { recursive: true, force: true }));
+  const dataDir = newObjectsDir(cleanup);
   const groups = ["agents", "routines", "hooks", "compute", "objects"] as const;
   const { entry } = await product.start("agentry_api", { groups: [...groups], dataDir });
   const [{ access_token, org }] = product.people as [Product["people"][number]];

@@ -1,8 +1,5 @@
 /** What a run takes: how long after somebody invoked a routine its first step has begun, and how long the answer took. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { Cleanup, Product } from "./system.ts";
+import { type Cleanup, newObjectsDir, type Product } from "./system.ts";
 import { quantile } from "./turns.ts";
 
 const AGENTS = 10;
@@ -14,8 +11,7 @@ type Report = { judge(aim: string, found: string, isMet: boolean): void };
 const ms = (value: number) => `${value.toFixed(0)} ms`;
 
 export async function measureRuns(cleanup: Cleanup, product: Product, { judge }: Report): Promise<void> {
-  const dataDir = mkdtempSync(join(tmpdir(), "agentry-bench-objects-"));
-  cleanup.add(async () => rmSync(dataDir, { recursive: true, force: true }));
+  const dataDir = newObjectsDir(cleanup);
   const groups = ["agents", "routines", "compute", "objects"] as const;
   const { entry } = await product.start("agentry_api", { groups: [...groups], dataDir });
   const [{ access_token }] = product.people as [Product["people"][number]];

@@ -3,10 +3,7 @@
  * session of each has its first journal entry; and, without an aim, how long until each asks its model. The first round warms
  * up what the others run on, and the planner is told what autovacuum would tell it by then.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { Cleanup, Product } from "./system.ts";
+import { type Cleanup, newObjectsDir, type Product } from "./system.ts";
 import { quantile } from "./turns.ts";
 
 const SCHEDULES = 1_000;
@@ -21,8 +18,7 @@ const ms = (value: number) => `${value.toFixed(0)} ms`;
 const pause = (time: number) => new Promise((done) => setTimeout(done, time));
 
 export async function measureSchedules(cleanup: Cleanup, product: Product, { judge }: Report): Promise<void> {
-  const dataDir = mkdtempSync(join(tmpdir(), "agentry-bench-objects-"));
-  cleanup.add(async () => rmSync(dataDir, { recursive: true, force: true }));
+  const dataDir = newObjectsDir(cleanup);
   const { entry } = await product.start("agentry_api", { groups: ["agents", "sessions", "objects"], dataDir });
   const { database } = product;
   const [{ org, access_token }] = product.people as [Product["people"][number]];

@@ -1,7 +1,7 @@
 /** What the bench measures: throw-away databases with many rows in them, and Workers over them. */
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -91,6 +91,16 @@ export class Cleanup {
       process.removeAllListeners(signal).once(signal, () => void this.run().then(() => process.exit(130)));
     }
   }
+}
+
+/**
+ * Where objects keep what they know, in memory where the machine has a place for that: how long its disk takes to sync is no
+ * figure of ours.
+ */
+export function newObjectsDir(cleanup: Cleanup): string {
+  const dir = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "agentry-bench-objects-"));
+  cleanup.add(async () => rmSync(dir, { recursive: true, force: true }));
+  return dir;
 }
 
 /** The text of an id of seeded rows: numbers are base62, and sort before every id that is made. */

@@ -16,7 +16,7 @@ import { ofWhat, waitingOf, waits } from "./queries.ts";
 import { type Scheduled, scheduled } from "./rule.ts";
 
 /** So many of each kind are looked at in a turn: a row is as long as its instructions, and the first wait for no last. */
-export const MOST_DUE = 250;
+export const MOST_DUE = 300;
 const MOST_SETTLED = 500;
 
 type Meets = { busy: boolean; waiting: number };

@@ -18,6 +18,8 @@ const MOST_TURNS = 40;
 /** So many are kept in memory until they begin. */
 const MOST_BEGUN = 1_000;
 const MOST_WAIT_MS = 2_000;
+/** What begins waits for its storage alone: so many of them wait together. */
+const BEGUN_AT_ONCE = 128;
 /** A session that was woken is left alone when it has taken a step, or so much later. */
 const STEP_MS = 1_000;
 
@@ -78,7 +80,8 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
     const rows = known ? this.#begun.splice(0) : await unbegun(this.db, MOST_BEGUN);
     // Suspended, nothing begins: what waits the sweep finds when that is lifted.
     if (this.orgStatus === "suspended") return;
-    for (const row of await forEach(rows, (row) => sessionOf(this.env, row).begin(row))) this.#held.set(row.id, row);
+    const begun = await forEach(rows, (row) => sessionOf(this.env, row).begin(row), BEGUN_AT_ONCE);
+    for (const row of begun) this.#held.set(row.id, row);
     if (this.#held.size) this.due("wake", Date.now());
     if (rows.length || this.#held.size) this.due("start", Date.now() + LOOK_AGAIN_MS);
   }
