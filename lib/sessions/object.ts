@@ -39,6 +39,7 @@ const HELD_MS = 20_000;
 const MAX_WAIT_MS = 20_000;
 const MOST_FRAMES = 500;
 const MOST_OWED = 50;
+const BEGUN_MS = 1_000;
 const NO_USAGE: Usage = { input_tokens: null, output_tokens: null, cached_tokens: null, reasoning_tokens: null };
 
 export class SessionObject extends TenantObject implements Omit<SessionRemote, keyof Rpc.DurableObjectBranded> {
@@ -239,9 +240,8 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     for (const frame of frames) {
       switch (frame.type) {
         case "session.status":
-          // As which its row was made.
-          if (frame.status === "pending") break;
-          this.#owe("session", this.#facts());
+          if (frame.status === "pending") this.#oweBegun();
+          else this.#owe("session", this.#facts());
           // A stretch of work is over: a collector hears of it as a whole.
           if (frame.status !== "running" && this.env.OTEL_EXPORTER_OTLP_ENDPOINT) this.due("spans", Date.now());
           break;
@@ -289,6 +289,12 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     };
   }
 
+  /** Its row says so already; its agent's health hears of it, should it not go on at once. */
+  #oweBegun(): void {
+    this.#journal.owe("session", this.#facts());
+    this.due("project", Date.now() + BEGUN_MS);
+  }
+
   #oweModel(status: "unknown" | "completed", usage: Usage, completed_at: string | null): void {
     if (!this.#modelCall) return;
     const { id, model } = this.#modelCall;
@@ -325,6 +331,13 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     const { row } = this.#session ?? { row: this.#journal.kept<SessionRow>("row") };
     const owed = this.#journal.owed(MOST_OWED) as { name: string; sequence: number; data: Projection }[];
     if (!row || !owed.length) return;
+    const report = reportOf(row, owed);
+    if (owed.every(({ data }) => data.kind === "session" && data.status === "pending")) {
+      // There is nothing that its row doesn't say.
+      if (report) await reportTo(this.env, this.place, row.agent_id, report);
+      for (const one of owed) this.#journal.paid(one);
+      return;
+    }
     const db = this.db.causedBy(row.causes ?? []);
     const told = owed.flatMap((one) => Object.entries(telling(db, row, one)));
     const there = this.db.selectFrom("agent_sessions").select("id").where("id", "=", row.id);
@@ -343,7 +356,6 @@ export class SessionObject extends TenantObject implements Omit<SessionRemote, k
     // What its schedule has waiting may begin: told before it is paid, so that no end goes unheard.
     if (hasEnded && row.schedule_id) await schedulerOf(this.env, this.place).wake();
     // So does its agent's health, of as much as was told at once.
-    const report = reportOf(row, owed);
     if (report) await reportTo(this.env, this.place, row.agent_id, report);
     for (const one of owed) this.#journal.paid(one);
     if (this.#journal.owed(1).length) this.due("project", Date.now());

@@ -149,18 +149,24 @@ async function schedule(args: Asked, ask: Ask, { db, agent, planned }: BuiltinWo
     ...{ schedule_type: cron === undefined ? "once" : "recurring", cron_expression: cron, scheduled_at: at },
     ...{ instructions, timezone, max_runs },
   });
-  if (!body.success) return { error: body.issues.map(faultOf).join(" ") };
-  const row = await createSchedule(db, agent, id, body.output);
-  await planned(row);
-  return told(shown(row));
+  if (!body.success) {
+    const faults = body.issues.map(({ path, message }) => ({ field: String(path?.[0]?.key ?? ""), message }));
+    return { error: faultsOf(faults) };
+  }
+  try {
+    const row = await createSchedule(db, agent, id, body.output);
+    await planned(row);
+    return told(shown(row));
+  } catch (error) {
+    if (error instanceof ApiError && error.fields.length) return { error: faultsOf(error.fields) };
+    throw error;
+  }
 }
 
-/** A fault by the name that the model knows its field by. */
-function faultOf(issue: v.BaseIssue<unknown>): string {
-  const field = String(issue.path?.[0]?.key ?? "");
-  const names: Record<string, string> = { cron_expression: "cron", scheduled_at: "at" };
-  return `${names[field] ?? field}: ${issue.message}.`;
-}
+/** Faults by the names that the model knows their fields by. */
+const faultsOf = (faults: readonly { field: string; message: string }[]): string =>
+  faults.map(({ field, message }) => `${asked[field] ?? field}: ${message}.`).join(" ");
+const asked: Record<string, string> = { cron_expression: "cron", scheduled_at: "at" };
 
 /** A schedule as its agent is told of it. */
 const shown = (row: ScheduleRow) => ({

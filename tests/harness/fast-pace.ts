@@ -10,5 +10,6 @@ export const PACE = {
   stuck: 300,
   suspended: 1_500,
   judged: 200,
+  answered: 2,
   told: 5,
 };
