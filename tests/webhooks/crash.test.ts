@@ -158,7 +158,7 @@ it.each([
     await own.database.query(late, [id]);
     await own.database.query("update data.events set created_at = now() - interval '11 seconds' where id = $1", [id]);
     // A sweep may have looked at it just before, and comes to it again in a minute.
-    await own.database.query("update data.webhook_endpoints set looked_at = null where id = $1", [endpoint]);
+    await own.database.query("update data.webhook_endpoints set looked_at = null where id = $1", [endpoint.id]);
     await own.fireCrons();
     await expect.poll(came).toBe(2);
     await expect
