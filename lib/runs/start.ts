@@ -27,6 +27,8 @@ const ROUNDS = 20;
 /** Of a key, in characters. */
 const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
+/** A run that was admitted is looked after, if it is still pending, a little later than the query of `unheard` says. */
+const UNHEARD_MS = 2_200;
 
 /**
  * Makes the runs that these numbered events start, each (routine or automation, event) once. May run twice. Answers
@@ -173,7 +175,9 @@ export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => bool
     const { quota, running, waiting, begun, unheard, orphans } = await look(db);
     if (!mayGoOn()) return null;
     const { quotas } = quota[0]!;
-    const { count, oldest } = begun[0]!;
+    const { count, oldest, unsure } = begun[0]!;
+    // Whoever admitted one may have ended before its object heard of it.
+    const soon = unsure ? Date.now() + UNHEARD_MS : null;
     const { admission, reached } = admit(
       waiting.map(inTurn).sort((a, b) => (a.id < b.id ? -1 : 1)),
       running.map(inTurn),
@@ -188,10 +192,10 @@ export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => bool
     await forEach([...stopping, ...orphans], (row) => runsOf(env, row).cancel(row));
     const left = waiting.length - settled;
     // None is left, nor any that wasn't seen: what comes from here on wakes anew.
-    if (!left && waiting.length < MOST_OF_AN_AGENT) return null;
+    if (!left && waiting.length < MOST_OF_AN_AGENT) return soon;
     if (!settled) {
       const isFast = count >= quotas.runs_started_per_minute && left > 0;
-      return isFast ? Date.parse(oldest!) + MINUTE_MS : null;
+      return soon ?? (isFast ? Date.parse(oldest!) + MINUTE_MS : null);
     }
   }
   return Date.now();
@@ -240,7 +244,8 @@ async function look(db: TenantDb) {
       .limit(MOST_WAITING),
     begun: runs
       .where(sql<boolean>`admitted_at > now() - interval '1 minute'`)
-      .select([sql<number>`count(*)::int`.as("count"), sql<string | null>`min(admitted_at)`.as("oldest")]),
+      .select([sql<number>`count(*)::int`.as("count"), sql<string | null>`min(admitted_at)`.as("oldest")])
+      .select(sql<boolean>`coalesce(bool_or(status = 'pending'), false)`.as("unsure")),
     // Its automation went with its config: nobody is there who could end it, or decide what it waits for.
     orphans: open
       .where("admitted_at", "is not", null)
