@@ -10,22 +10,21 @@ import { endpointOf } from "../webhooks/remote.ts";
 import { isNamed } from "../webhooks/rules.ts";
 import { nextPage, number, PAGE, passed } from "./queries.ts";
 
-/** What was told may let a run begin, as when an org isn't suspended any more: that is looked at so much later, once for all. */
-const ADMIT_SOON_MS = 1_000;
-
 export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
+  /** It has not looked yet: what another process has begun may be half done. */
+  #isFresh = true;
   /** When it looks for runs that may begin. */
   #admitsAt = Number.POSITIVE_INFINITY;
 
-  async wake(admits: boolean): Promise<void> {
+  async wake(): Promise<void> {
     this.due("dispatch", Date.now());
     // By a name of its own: whoever was invoked waits for no page.
-    this.#admitBy(admits ? Date.now() : Date.now() + ADMIT_SOON_MS);
+    this.#admitBy(Date.now());
   }
 
   async number(): Promise<void> {
     while ((await number(this.db)) === MOST_NUMBERED);
-    await this.wake(false);
+    await this.wake();
   }
 
   protected override async whenDue(name: string): Promise<void> {
@@ -34,7 +33,8 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
       return;
     }
     this.#admitsAt = Number.POSITIVE_INFINITY;
-    const again = await admitRuns(this.db, this.env, () => this.orgStatus !== "suspended");
+    const again = await admitRuns(this.db, this.env, () => this.orgStatus !== "suspended", this.#isFresh);
+    this.#isFresh = false;
     if (again !== null) this.#admitBy(again);
   }
 

@@ -8,6 +8,6 @@ import { askSweep, inBatches } from "../objects/sweep.ts";
 export const wakeDispatchers = (env: Bindings): Promise<void> =>
   inBatches(async (most) => {
     const places = await askSweep<Place>(env, "select * from app.claim_unnumbered($1, $2)", most);
-    await forEach(places, (place) => dispatcherOf(env, place).wake(true));
+    await forEach(places, (place) => dispatcherOf(env, place).wake());
     return places.length;
   });

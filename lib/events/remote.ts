@@ -4,8 +4,8 @@ import { PACE } from "../motion/pace.ts";
 import { objectOfTenant, type Place } from "../objects/stub.ts";
 
 export interface DispatcherRemote extends Rpc.DurableObjectBranded {
-  /** Something happened there: looks soon. At once for runs that may begin, where it `admits`; else within a second. */
-  wake(admits: boolean): Promise<void>;
+  /** Something happened there, or a run may begin now that couldn't: looks soon. */
+  wake(): Promise<void>;
   /** Gives a number to all that has none, before it answers. */
   number(): Promise<void>;
 }
@@ -30,7 +30,7 @@ export async function wakeDispatcher(env: Bindings, place: Place, why?: "runs"):
     if (newest.size >= MOST_PLACES) newest.clear();
     newest.set(`${name} ${why}`, ++wakes);
     await dispatcherOf(env, place)
-      .wake(why === "runs")
+      .wake()
       .catch((error) => console.error(JSON.stringify({ dispatcher: name, error: String(error) })));
   };
   // The first is not kept waiting: only those of a crowd behind it are.

@@ -170,14 +170,19 @@ function beginning(db: TenantDb, run: Fired): Record<string, Statement<unknown>>
  * Lets pending runs of the place begin, as far as its quotas allow, agents in turn, while they `mayGoOn`. Answers when
  * there may be room again, in milliseconds; null: no run waits, or the end of another makes room.
  */
-export async function admitRuns(db: TenantDb, env: Bindings, mayGoOn: () => boolean): Promise<number | null> {
+export async function admitRuns(
+  db: TenantDb,
+  env: Bindings,
+  mayGoOn: () => boolean,
+  isFresh = false,
+): Promise<number | null> {
   for (let round = 0; round < ROUNDS; round++) {
     const { quota, running, waiting, begun, unheard, orphans } = await look(db);
     if (!mayGoOn()) return null;
     const { quotas } = quota[0]!;
     const { count, oldest, unsure } = begun[0]!;
-    // Whoever admitted one may have ended before its object heard of it.
-    const soon = unsure ? Date.now() + UNHEARD_MS : null;
+    // Another process may have admitted one, and ended before its object heard of it.
+    const soon = isFresh && unsure ? Date.now() + UNHEARD_MS : null;
     const { admission, reached } = admit(
       waiting.map(inTurn).sort((a, b) => (a.id < b.id ? -1 : 1)),
       running.map(inTurn),

@@ -10,7 +10,7 @@ export const wakeRuns = (env: Bindings): Promise<void> =>
     const behind = await askSweep<RunRow>(env, "select * from app.claim_behind_runs($1, $2)", most);
     const waiting = behind.filter(({ admitted_at }) => admitted_at === null);
     const places = new Map(waiting.map((row) => [`${row.app_id} ${row.sandbox_id} ${row.org_id}`, row]));
-    await forEach([...places.values()], (row) => dispatcherOf(env, row).wake(true));
+    await forEach([...places.values()], (row) => dispatcherOf(env, row).wake());
     const begun = behind.filter(({ admitted_at }) => admitted_at !== null);
     await forEach(begun, (row) => runsOf(env, row).start(row));
     return behind.length;

@@ -31,7 +31,7 @@ it("whatever the clock says, one that is told of at once is woken once, and by w
 
 it("whoever has a run to begin waits for its answer alone; of a crowd behind, one comes for all", async () => {
   const woken: boolean[] = [];
-  const env = { DISPATCHER: { getByName: () => ({ wake: async (admits: boolean) => void woken.push(admits) }) } };
+  const env = { DISPATCHER: { getByName: () => ({ wake: async () => void woken.push(true) }) } };
   let waiting: { ms: number; done: () => void }[] = [];
   vi.stubGlobal("scheduler", { wait: (ms: number) => new Promise<void>((done) => waiting.push({ ms, done })) });
   /** Lets as much time pass, and what comes of it happen. */
