@@ -22,7 +22,7 @@ hooks.post(
     const { db, hash } = await openHook(c, c.req.param("token"));
     const delivery = { headers: c.req.raw.headers, isShort: isShort(c), read: () => readDelivery(c) };
     const { hook, receipt, challenge } = await receive(db, c.env.ROOT_SECRETS, hash, delivery);
-    if (receipt.status === "started") c.executionCtx.waitUntil(wakeDispatcher(c.env, hook, "runs"));
+    if (receipt.status === "started") c.executionCtx.waitUntil(wakeDispatcher(c.env, hook));
     if (challenge !== null) return c.json({ challenge });
     return c.var.answer({ receipt: receipt.id });
   },

@@ -138,7 +138,7 @@ webhooks.post(
       (db, id) => replay(db, hook, id, receipt),
       (db, id) => getReceipt(db, id),
     );
-    if (row.status === "started") c.executionCtx.waitUntil(wakeDispatcher(c.env, hook, "runs"));
+    if (row.status === "started") c.executionCtx.waitUntil(wakeDispatcher(c.env, hook));
     return c.var.answer(toListedReceipt(row));
   },
 );

@@ -23,7 +23,7 @@ automations.post(
     const body = c.req.valid("json");
     const idempotency_key = oneKey(c.req.header(KEY), body.idempotency_key);
     const row = await invokeAutomation(c.var.db, c.req.param("automation"), { ...body, idempotency_key });
-    c.executionCtx.waitUntil(wakeDispatcher(c.env, row, "runs"));
+    c.executionCtx.waitUntil(wakeDispatcher(c.env, row));
     return c.var.answer(toAutomationRun(row));
   },
 );

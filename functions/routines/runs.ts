@@ -1,5 +1,4 @@
 import { allow } from "../../lib/auth/allow.ts";
-import { wakeDispatcher } from "../../lib/events/remote.ts";
 import { gives } from "../../lib/http/gives.ts";
 import { KEY } from "../../lib/http/once.ts";
 import { router } from "../../lib/http/router.ts";
@@ -61,9 +60,7 @@ runs.post(
   async (c) => {
     const body = c.req.valid("json");
     const idempotency_key = oneKey(c.req.header(KEY), body.idempotency_key);
-    const row = await invokeRoutine(c.var.db, c.req.param("routine"), { ...body, idempotency_key });
-    c.executionCtx.waitUntil(wakeDispatcher(c.env, row, "runs"));
-    return c.var.answer(toRun(row));
+    return c.var.answer(toRun(await invokeRoutine(c.var.db, c.req.param("routine"), { ...body, idempotency_key })));
   },
 );
 

@@ -13,13 +13,11 @@ import { nextPage, number, PAGE, passed } from "./queries.ts";
 export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, keyof Rpc.DurableObjectBranded> {
   /** It has not looked yet: what another process has begun may be half done. */
   #isFresh = true;
-  /** When it looks for runs that may begin. */
-  #admitsAt = Number.POSITIVE_INFINITY;
 
   async wake(): Promise<void> {
     this.due("dispatch", Date.now());
     // By a name of its own: whoever was invoked waits for no page.
-    this.#admitBy(Date.now());
+    this.due("admit", Date.now());
   }
 
   async number(): Promise<void> {
@@ -29,19 +27,13 @@ export class Dispatcher extends TenantObject implements Omit<DispatcherRemote, k
 
   protected override async whenDue(name: string): Promise<void> {
     if (name === "dispatch") {
-      if (await this.#handOn()) this.#admitBy(Date.now());
+      if (await this.#handOn()) this.due("admit", Date.now());
       return;
     }
-    this.#admitsAt = Number.POSITIVE_INFINITY;
     const again = await admitRuns(this.db, this.env, () => this.orgStatus !== "suspended", this.#isFresh);
     this.#isFresh = false;
-    if (again !== null) this.#admitBy(again);
-  }
-
-  #admitBy(at: number): void {
-    if (at >= this.#admitsAt) return;
-    this.#admitsAt = at;
-    this.due("admit", at);
+    // By a name of its own, too: who was woken meanwhile doesn't wait that long.
+    if (again !== null) this.due("admit again", again);
   }
 
   /**

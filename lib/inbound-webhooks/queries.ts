@@ -63,7 +63,7 @@ async function seal(db: TenantDb, roots: string, id: WebhookId, secrets: readonl
   return sealFor(roots, { table: "inbound_webhooks", app, sandbox, id }, JSON.stringify(secrets));
 }
 
-/** The secrets of a webhook, newest first, of which `live` says how many count. */
+/** The secrets of a webhook, newest first, of which `liveOf` says which count. */
 export async function secretsOf(roots: string, row: WebhookRow): Promise<string[]> {
   if (!row.sealed || !row.tag) return [];
   const slot = { table: "inbound_webhooks", app: row.app_id, sandbox: row.sandbox_id, id: row.id } as const;

@@ -13,8 +13,6 @@ export const PACE = {
   suspended: 600_000,
   /** Of what ends of an agent, its health hears at once; it is judged that much later, unless somebody asks before. */
   judged: 60_000,
-  /** What an answer has set in motion begins that much later, lest the answer waits for it. */
-  answered: 2,
-  /** Who tells at the same moment wakes a Dispatcher once: what is told within that time is. */
-  told: 5,
+  /** Who tells at the same moment wakes a Dispatcher once: what is told within that time is. By then an answer is out. */
+  told: 2,
 };

@@ -5,7 +5,6 @@ const AT_ONCE = 16;
 export async function forEach<Row extends object>(
   rows: readonly Row[],
   ask: (row: Row) => Promise<unknown>,
-  at_once = AT_ONCE,
 ): Promise<Row[]> {
   const left = rows.values();
   const done: Row[] = [];
@@ -20,6 +19,6 @@ export async function forEach<Row extends object>(
       }
     }
   };
-  await Promise.all(Array.from({ length: at_once }, work));
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
   return done;
 }

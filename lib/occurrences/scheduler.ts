@@ -18,8 +18,6 @@ const MOST_TURNS = 40;
 /** So many are kept in memory until they begin. */
 const MOST_BEGUN = 1_000;
 const MOST_WAIT_MS = 2_000;
-/** What begins waits for its storage alone: so many of them wait together. */
-const BEGUN_AT_ONCE = 128;
 /** A session that was woken is left alone when it has taken a step, or so much later. */
 const STEP_MS = 1_000;
 
@@ -62,8 +60,7 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
       this.due("start", Date.now() + LOOK_AGAIN_MS);
       const { sessions, runs } = await claim(this.db, work);
       this.#begun.push(...sessions.slice(0, MOST_BEGUN - this.#begun.length));
-      if (runs.length) this.ctx.waitUntil(wakeDispatcher(this.env, this.place, "runs"));
-      else if (sessions.length) this.ctx.waitUntil(wakeDispatcher(this.env, this.place));
+      if (sessions.length || runs.length) this.ctx.waitUntil(wakeDispatcher(this.env, this.place));
       // There may be more, and what was changed meanwhile is still to be done.
       this.#isWoken = true;
     }
@@ -80,7 +77,7 @@ export class Scheduler extends TenantObject implements Omit<SchedulerRemote, key
     const rows = known ? this.#begun.splice(0) : await unbegun(this.db, MOST_BEGUN);
     // Suspended, nothing begins: what waits the sweep finds when that is lifted.
     if (this.orgStatus === "suspended") return;
-    const begun = await forEach(rows, (row) => sessionOf(this.env, row).begin(row), BEGUN_AT_ONCE);
+    const begun = await forEach(rows, (row) => sessionOf(this.env, row).begin(row));
     for (const row of begun) this.#held.set(row.id, row);
     if (this.#held.size) this.due("wake", Date.now());
     if (rows.length || this.#held.size) this.due("start", Date.now() + LOOK_AGAIN_MS);

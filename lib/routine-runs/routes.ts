@@ -106,7 +106,7 @@ export function routesOfRuns<V extends v.GenericSchema>(
         (db, id) => retryRun(db, of, id),
         (db, id) => getRun(db, id),
       );
-      c.executionCtx.waitUntil(wakeDispatcher(c.env, row, "runs"));
+      c.executionCtx.waitUntil(wakeDispatcher(c.env, row));
       return c.var.answer(to(row));
     },
   );

@@ -357,7 +357,7 @@ export class RunsObject extends TenantObject implements Omit<RunsRemote, keyof R
   }
 
   async #ended(row: RunRow): Promise<void> {
-    await wakeDispatcher(this.env, this.place, "runs");
+    await wakeDispatcher(this.env, this.place);
     if (row.planned_at !== null) await schedulerOf(this.env, this.place).wake();
   }
 }

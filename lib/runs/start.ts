@@ -27,8 +27,6 @@ const ROUNDS = 20;
 /** Of a key, in characters. */
 const MAX_KEY = 200;
 const MINUTE_MS = 60_000;
-/** A run that was admitted is looked after, if it is still pending, a little later than the query of `unheard` says. */
-const UNHEARD_MS = 2_200;
 
 /**
  * Makes the runs that these numbered events start, each (routine or automation, event) once. May run twice. Answers
@@ -168,21 +166,20 @@ function beginning(db: TenantDb, run: Fired): Record<string, Statement<unknown>>
 
 /**
  * Lets pending runs of the place begin, as far as its quotas allow, agents in turn, while they `mayGoOn`. Answers when
- * there may be room again, in milliseconds; null: no run waits, or the end of another makes room.
+ * there may be room again, in milliseconds; null: no run waits, or the end of another makes room. `isFresh`: this process
+ * has admitted none yet, so that whatever is admitted and pending may have to be begun.
  */
 export async function admitRuns(
   db: TenantDb,
   env: Bindings,
   mayGoOn: () => boolean,
-  isFresh = false,
+  isFresh: boolean,
 ): Promise<number | null> {
   for (let round = 0; round < ROUNDS; round++) {
-    const { quota, running, waiting, begun, unheard, orphans } = await look(db);
+    const { quota, running, waiting, begun, unheard, orphans } = await look(db, isFresh);
     if (!mayGoOn()) return null;
     const { quotas } = quota[0]!;
-    const { count, oldest, unsure } = begun[0]!;
-    // Another process may have admitted one, and ended before its object heard of it.
-    const soon = isFresh && unsure ? Date.now() + UNHEARD_MS : null;
+    const { count, oldest } = begun[0]!;
     const { admission, reached } = admit(
       waiting.map(inTurn).sort((a, b) => (a.id < b.id ? -1 : 1)),
       running.map(inTurn),
@@ -197,10 +194,10 @@ export async function admitRuns(
     await forEach([...stopping, ...orphans], (row) => runsOf(env, row).cancel(row));
     const left = waiting.length - settled;
     // None is left, nor any that wasn't seen: what comes from here on wakes anew.
-    if (!left && waiting.length < MOST_OF_AN_AGENT) return soon;
+    if (!left && waiting.length < MOST_OF_AN_AGENT) return null;
     if (!settled) {
       const isFast = count >= quotas.runs_started_per_minute && left > 0;
-      return soon ?? (isFast ? Date.parse(oldest!) + MINUTE_MS : null);
+      return isFast ? Date.parse(oldest!) + MINUTE_MS : null;
     }
   }
   return Date.now();
@@ -214,7 +211,7 @@ const inTurn = <R extends Pick<RunRow, "agent_id" | "routine_id" | "automation_i
 });
 
 /** What waits, what runs, and what may. */
-async function look(db: TenantDb) {
+async function look(db: TenantDb, isFresh: boolean) {
   const runs = db.selectFrom("agent_routine_runs");
   const of = [sql.ref("routine_id"), sql.ref("automation_id")] as const;
   const policy = sql`(coalesce(${db.valueOf("agent_routines", "event_config", of[0])},
@@ -249,8 +246,7 @@ async function look(db: TenantDb) {
       .limit(MOST_WAITING),
     begun: runs
       .where(sql<boolean>`admitted_at > now() - interval '1 minute'`)
-      .select([sql<number>`count(*)::int`.as("count"), sql<string | null>`min(admitted_at)`.as("oldest")])
-      .select(sql<boolean>`coalesce(bool_or(status = 'pending'), false)`.as("unsure")),
+      .select([sql<number>`count(*)::int`.as("count"), sql<string | null>`min(admitted_at)`.as("oldest")]),
     // Its automation went with its config: nobody is there who could end it, or decide what it waits for.
     orphans: open
       .where("admitted_at", "is not", null)
@@ -258,10 +254,10 @@ async function look(db: TenantDb) {
       .where(sql<boolean>`${db.valueOf("automations", "id", of[1])} is null`)
       .selectAll()
       .limit(MOST_WAITING),
-    // Admitted, and then the process ended: its object hasn't heard of it, or has yet to say so.
+    // Admitted, and then the process ended: its object hasn't heard of it, or has yet to say so. Of another process all are.
     unheard: open
       .where("status", "=", "pending")
-      .where(sql<boolean>`admitted_at < now() - interval '2 seconds'`)
+      .where(sql<boolean>`admitted_at < now() - make_interval(secs => ${isFresh ? 0 : 2})`)
       .selectAll()
       .limit(MOST_WAITING),
   });

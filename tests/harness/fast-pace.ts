@@ -10,6 +10,5 @@ export const PACE = {
   stuck: 300,
   suspended: 1_500,
   judged: 200,
-  answered: 2,
-  told: 5,
+  told: 2,
 };
