@@ -50,10 +50,9 @@ healthActions.post(
   allow("health_actions:write"),
   gives(200, healthAction, 422, 429),
   async (c) => {
-    const row = await verifyHealthAction(c.var.db, idOf(c.req.param("health_action")), (action) => {
-      const org = [action.app_id, action.sandbox_id, action.org_id].join(" ");
-      return inTurn(verifiers, c, () => healthOfAgent(c.env, action).verify(action), org);
-    });
+    const row = await verifyHealthAction(c.var.db, idOf(c.req.param("health_action")), (action) =>
+      inTurn(verifiers, c, () => healthOfAgent(c.env, action).verify(action), action),
+    );
     return c.var.answer(toHealthAction(row));
   },
 );

@@ -93,8 +93,6 @@ export async function exec(
   const { db } = c.var;
   const row = await findComputer(db, id);
   if (row.status !== "ready") throw unprocessable("not_ready", `This computer is ${row.status}: it runs no commands.`);
-  // The computer's: an app's backend works for all of its orgs.
-  const org = [row.app_id, row.sandbox_id, row.org_id].join(" ");
   const inOrg = () =>
     ofAll.pass("", async () => {
       const read = () => findComputer(db, id);
@@ -107,7 +105,8 @@ export async function exec(
       await noted.catch((error) => console.error(JSON.stringify({ computer: id, error: String(error) })));
       return ran;
     });
-  return inTurn(ofOrg, c, inOrg, org);
+  // The computer's org: an app's backend works for all of its orgs.
+  return inTurn(ofOrg, c, inOrg, row);
 }
 
 /** Ends what runs when the credential may go on no longer, and throws why. */

@@ -1,6 +1,7 @@
 /** How much of what is dear one org may have going on at once in an isolate, so that the others are answered. */
 import type { Allowed, Asked, Credential } from "../auth/allow.ts";
 import { tooMany } from "../errors.ts";
+import type { Place } from "../objects/stub.ts";
 
 type Waiter = { until: number; admit: () => void };
 /** What holds a place, each until when, and who waits for one, in order. */
@@ -112,7 +113,7 @@ export const placeOf = (credential: Credential) =>
   [credential.app, credential.sandbox, ...(credential.kind === "user" ? [credential.org] : [])].join(" ");
 
 /**
- * Runs it when it is the turn of the credential, or of another place, at the gate. Who would have to wait is first looked
+ * Runs it when it is the turn of the credential, or of the org of a row, at the gate. Who would have to wait is first looked
  * up in the database: a forged key must not stand in its app's line. It goes on to its end though the client hangs up, as
  * its statement does.
  */
@@ -120,9 +121,10 @@ export async function inTurn<T>(
   gate: Gate,
   c: Asked & { var: Pick<Allowed["Variables"], "credential" | "db"> },
   run: () => Promise<T>,
-  place = placeOf(c.var.credential),
+  row?: Place,
 ): Promise<T> {
-  const { db } = c.var;
+  const { db, credential } = c.var;
+  const place = row ? [row.app_id, row.sandbox_id, row.org_id].join(" ") : placeOf(credential);
   if (gate.isFull(place)) await db.enter();
   const passing = gate.pass(place, run, c.req.raw.signal);
   c.executionCtx.waitUntil(passing.catch(() => {}));
