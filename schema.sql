@@ -97,7 +97,9 @@ insert into app.migrations (name) values
   ('2026-12-03-invitations'),
   ('2026-12-04-heard'),
   ('2026-12-04-kept'),
-  ('2026-12-04-turns');
+  ('2026-12-04-turns'),
+  ('2026-12-05-numbered'),
+  ('2026-12-05-waiting');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -1562,8 +1564,9 @@ create index occurrences_of_routine_idx on data.occurrences (app_id, sandbox_id,
 create unique index occurrences_automation_key on data.occurrences (app_id, sandbox_id, org_id, automation_id, planned_at)
   where automation_id is not null;
 -- What waits.
-create index occurrences_waiting_idx
-  on data.occurrences (app_id, sandbox_id, org_id, coalesce(schedule_id, routine_id, automation_id), planned_at)
+-- By no `coalesce`: what isn't known to leak nothing, row-level security asks of no index.
+create index occurrences_waiting_idx on data.occurrences (app_id, sandbox_id, org_id,
+    (case when schedule_id is not null then schedule_id when routine_id is not null then routine_id else automation_id end), planned_at)
   where fired_at is null and outcome in ('buffered', 'backfilled');
 -- What an agent's schedules have missed lately, its health asks for.
 create index occurrences_missed_idx on data.occurrences (app_id, sandbox_id, org_id, agent_id, planned_at)
@@ -1960,20 +1963,22 @@ create function app.number_events(app text, sandbox text, org text, most integer
 language plpgsql volatile set search_path = '' as $$
 declare
   head bigint;
-  n bigint;
+  positions bigint[];
 begin
   insert into data.event_heads (app_id, sandbox_id, org_id) values (app, sandbox, org) on conflict do nothing;
   select h.sequence into head from data.event_heads h where (h.app_id, h.sandbox_id, h.org_id) = (app, sandbox, org) for update;
-  update data.events e set sequence = head + u.n
-    from (select b.id, row_number() over (order by b.position) as n from data.events b
-       where b.app_id = app and b.sandbox_id = sandbox and b.org_id = org and b.sequence is null
-       order by b.position limit most) u
-   where e.app_id = app and e.sandbox_id = sandbox and e.id = u.id;
-  get diagnostics n = row_count;
-  if n > 0 then
-    update data.event_heads h set sequence = head + n where (h.app_id, h.sandbox_id, h.org_id) = (app, sandbox, org);
+  positions := array(select b.position from data.events b
+    where b.app_id = app and b.sandbox_id = sandbox and b.org_id = org and b.sequence is null
+    order by b.position limit most);
+  -- The n-th of these gets the n-th number. One that has committed since is among them by its position, but isn't one of them.
+  update data.events e set sequence = head + width_bucket(e.position, positions)
+   where e.app_id = app and e.sandbox_id = sandbox and e.org_id = org and e.sequence is null
+     and e.position <= positions[cardinality(positions)] and e.position = positions[width_bucket(e.position, positions)];
+  if cardinality(positions) > 0 then
+    update data.event_heads h set sequence = head + cardinality(positions)
+     where (h.app_id, h.sandbox_id, h.org_id) = (app, sandbox, org);
   end if;
-  return n;
+  return cardinality(positions);
 end $$;
 grant execute on function app.number_events to agentry_api;
 

@@ -53,4 +53,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-04-heard",
   "2026-12-04-kept",
   "2026-12-04-turns",
+  "2026-12-05-numbered",
+  "2026-12-05-waiting",
 ];

@@ -47,6 +47,30 @@ describe.runIf(system.concurrent)("at once", () => {
   });
 });
 
+it("a burst of thousands is numbered at once, whatever the planner believes of their table", async () => {
+  const { acme, app, as } = await anApp();
+  const owner = as(acme);
+  const MANY = 4_000;
+  await aSubscription(owner);
+  await sql(
+    `insert into data.events (app_id, sandbox_id, org_id, id, name, payload)
+     select $1, '-', $2, 'evt_' || lpad($3 || n, 22, '0'), 'custom.many', '{}' from generate_series(1, ${MANY}) n`,
+    [app, acme, acme.slice(-10)],
+  );
+  const began = performance.now();
+  await tell(owner, 1);
+  const [{ n }] = await until("they are numbered", async () => {
+    const rows = await sql(
+      `select count(distinct sequence)::int4 as n from data.events where org_id = $1
+       having count(*) = max(sequence) and count(*) > ${MANY}`,
+      [acme],
+    );
+    return rows.length ? rows : null;
+  });
+  expect(n).toBeGreaterThan(MANY);
+  expect(performance.now() - began).toBeLessThan(3_000);
+});
+
 describe("what is handed on again", () => {
   it("is in a queue once", async () => {
     const { acme, as } = await anApp();
