@@ -14,6 +14,8 @@ export const quotas = {
   runs_started_per_minute: 600,
   /** Requests under way to webhook endpoints. */
   webhook_attempts_at_once: 60,
+  /** Deliveries that wait at one endpoint for their next attempt: the store of its object ends at 10 GB. */
+  webhook_deliveries_waiting: 50_000,
   /** Webhook endpoints, and inbound webhooks: the tables' own triggers say the same. */
   webhook_endpoints: 20,
   inbound_webhooks: 50,

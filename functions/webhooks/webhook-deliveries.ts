@@ -4,7 +4,7 @@ import { router } from "../../lib/http/router.ts";
 import { named } from "../../lib/http/spec.ts";
 import { parseId } from "../../lib/ids.ts";
 import { reached } from "../../lib/sessions/reach.ts";
-import { deliveryToReplay, getDelivery } from "../../lib/webhooks/queries.ts";
+import { deliveryToReplay, getDelivery, tooManyWait } from "../../lib/webhooks/queries.ts";
 import { endpointOf } from "../../lib/webhooks/remote.ts";
 import { toWholeDelivery, wholeDelivery } from "../../lib/webhooks/schema.ts";
 
@@ -23,10 +23,10 @@ deliveries.post(
   "/api/v1/webhook_deliveries/:delivery/replay",
   named("Replay a delivery"),
   allow("webhooks:write"),
-  gives(200, wholeDelivery, 409, 410, 503),
+  gives(200, wholeDelivery, 409, 410, 422, 503),
   async (c) => {
     const { delivery, endpoint, event } = await deliveryToReplay(c.var.db, idOf(c.req.param("delivery")));
-    await reached(endpointOf(c.env, endpoint).replay([{ event, delivery }]));
+    if (!(await reached(endpointOf(c.env, endpoint).replay([{ event, delivery }])))) throw tooManyWait();
     return c.var.answer(toWholeDelivery({ ...delivery, status: "pending" }));
   },
 );

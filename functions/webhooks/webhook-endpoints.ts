@@ -24,6 +24,7 @@ import {
   namedEvents,
   REPLAY_PAGE,
   rotateSecret,
+  tooManyWait,
   updateEndpoint,
 } from "../../lib/webhooks/queries.ts";
 import { endpointOf } from "../../lib/webhooks/remote.ts";
@@ -174,14 +175,17 @@ endpoints.post(
     mustBeEnabled(row);
     const asked = c.req.valid("json");
     const events = await namedEvents(c.var.db, row, asked);
-    const [next] = events.splice(MOST_REPLAYED);
-    for (let i = 0; i < events.length; i += REPLAY_PAGE) {
-      const page = await eventsToReplay(c.var.db, row, events.slice(i, i + REPLAY_PAGE));
-      await reached(endpointOf(c.env, row).replay(page));
+    let count = 0;
+    while (count < Math.min(events.length, MOST_REPLAYED)) {
+      const page = events.slice(count, Math.min(count + REPLAY_PAGE, MOST_REPLAYED));
+      if (!(await reached(endpointOf(c.env, row).replay(await eventsToReplay(c.var.db, row, page))))) break;
+      count += page.length;
     }
+    if (!count && events.length) throw tooManyWait();
+    const next = events[count];
     const isBySequence = asked.from_sequence !== undefined;
     return c.var.answer({
-      count: events.length,
+      count,
       next_from_sequence: (isBySequence && next?.sequence) || null,
       next_from: (!isBySequence && next?.created_at) || null,
     });

@@ -75,6 +75,7 @@ const settings = v.pipe(
             runs_at_once_of_an_agent: quota,
             runs_started_per_minute: quota,
             webhook_attempts_at_once: quota,
+            webhook_deliveries_waiting: quota,
             webhook_endpoints: quota,
             inbound_webhooks: quota,
             computers: quota,

@@ -10,7 +10,7 @@ import type { EventRow } from "../events/schema.ts";
 import { egressOf } from "../http/egress.ts";
 import { type Id, newId } from "../ids.ts";
 import { TenantObject } from "../objects/tenant-object.ts";
-import { quotasOf } from "../quotas.ts";
+import { quotas, quotasOf, tellFull } from "../quotas.ts";
 import { secretsOf, updateEndpoint } from "./queries.ts";
 import type { Again, WebhookRemote } from "./remote.ts";
 import { failingStage, LAST_STAGE, lanesOf, MOST_AT_ONCE, NEXT, nextAttempt } from "./rules.ts";
@@ -37,7 +37,7 @@ type Kept = {
   revision: number;
 };
 /** What an attempt is made by. */
-type Way = Address & { lanes: number; isEnabled: boolean; read: number };
+type Way = Address & { lanes: number; most: number; isEnabled: boolean; read: number };
 
 /** What the row says counts for so long: a suspended org's requests stop within it, and so do those of a secret that is gone. */
 const FRESH_MS = 2_000;
@@ -75,6 +75,9 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
   }
 
   async deliver(events: EventRow[]): Promise<void> {
+    const { most, waiting } = await this.#waiting();
+    if (this.#gone) return;
+    let room = most - waiting;
     for (const event of events) {
       this.#exec("insert or ignore into places (org) values (?)", event.org_id);
       const [{ taken }] = this.#rows<{ taken: number }>("select taken from places where org = ?", event.org_id) as [
@@ -83,22 +86,30 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
       // Handed on again after a crash.
       if (event.sequence! <= taken) continue;
       this.#exec("update places set taken = ? where org = ?", event.sequence, event.org_id);
-      this.#keep(event, null);
+      // What can't wait is listed, and can be replayed.
+      this.#keep(event, null, room-- > 0 ? "pending" : "dead");
     }
+    if (room < 0)
+      this.ctx.waitUntil(
+        tellFull(this.db, { org: this.place.org_id, quota: "webhook_deliveries_waiting", limit: most }),
+      );
     this.#soon();
   }
 
-  async replay(events: Again[]): Promise<void> {
+  async replay(events: Again[]): Promise<boolean> {
+    const { most, waiting } = await this.#waiting();
+    if (this.#gone || waiting + events.length > most) return false;
     for (const { event, delivery } of events) {
       this.#exec("insert or ignore into places (org) values (?)", event.org_id);
       const again = "update deliveries set status = 'pending', at = ?, tries = 0, revision = revision + 1 where id = ?";
       const [kept] = this.#rows<Kept>("select * from deliveries where event = ?", event.id);
       // What is being sent is left to come to its end.
       if (kept && !this.#flying.has(kept.id)) this.#exec(again, Date.now(), kept.id);
-      if (!kept) this.#keep(event, delivery);
+      if (!kept) this.#keep(event, delivery, "pending");
       this.#owe();
     }
     this.#soon();
+    return true;
   }
 
   async wake(): Promise<void> {
@@ -139,15 +150,25 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     return name === "send" ? this.#sendAll() : this.#tell();
   }
 
-  /** Takes an event in that is to be sent; one that is here already is. */
-  #keep(event: EventRow, before: Again["delivery"]): void {
+  /** How many wait here, and may. */
+  async #waiting(): Promise<{ most: number; waiting: number }> {
+    const { most } = this.#way ?? (await this.#look()) ?? { most: quotas.webhook_deliveries_waiting };
+    if (this.#gone) return { most, waiting: 0 };
+    const [{ n }] = this.#rows<{ n: number }>("select count(*) as n from deliveries where status = 'pending'") as [
+      never,
+    ];
+    return { most, waiting: n };
+  }
+
+  /** Takes an event in that is to be sent, or was to be; one that is here already is. */
+  #keep(event: EventRow, before: Again["delivery"], status: "pending" | "dead"): void {
     const body = JSON.stringify({
       ...{ id: event.id, type: event.name, timestamp: event.created_at, org: real(event.org_id) },
       ...{ sequence: event.sequence, data: event.payload },
     });
     this.#exec(
-      `insert or ignore into deliveries (id, event, org, name, sequence, body, at, attempt_count, attempts, revision, told)
-        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      `insert or ignore into deliveries (id, event, org, name, sequence, body, status, at, attempt_count, attempts, revision, told)
+        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       ...[
         before?.id ?? newId("webhook_delivery"),
         event.id,
@@ -155,6 +176,7 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
         event.name,
         event.sequence,
         body,
+        status,
         Date.now(),
       ],
       ...[before?.attempt_count ?? 0, JSON.stringify(before?.attempts ?? [])],
@@ -212,15 +234,16 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
 
   /** The row as it is now. Null: it is gone, and so is this object, or the org is suspended. */
   async #look(): Promise<Way | null> {
-    const { rows, live, quotas } = await this.db.batch({
+    const { rows, live, allowed } = await this.db.batch({
       rows: this.#row.selectAll(),
       live: this.db
         .selectFrom("webhook_endpoints")
         .where("status", "=", "enabled")
         .select(sql<number>`count(*)`.as("n")),
-      quotas: quotasOf(this.db),
+      allowed: quotasOf(this.db),
     });
     const [row] = rows;
+    const most = allowed[0]!.quotas;
     if (!row) await this.erase();
     const isSuspended = this.orgStatus === "suspended";
     // Enabled, or active again, it begins to fail anew: meanwhile nothing was tried.
@@ -230,7 +253,8 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     this.#way = {
       ...(await addressOf(row.url, await secretsOf(this.env.ROOT_SECRETS, row))),
       isEnabled: row.status === "enabled",
-      ...{ lanes: lanesOf(live[0]!.n, quotas[0]!.quotas.webhook_attempts_at_once), read: Date.now() },
+      ...{ lanes: lanesOf(live[0]!.n, most.webhook_attempts_at_once), most: most.webhook_deliveries_waiting },
+      read: Date.now(),
     };
     return this.#way;
   }

@@ -3,7 +3,7 @@ import { openFor, sealedTables, sealFor, tagged } from "../auth/vault.ts";
 import { type DisabledReason, NONE } from "../db/schema.ts";
 import type { Rows } from "../db/statements.ts";
 import type { Telling, TenantDb } from "../db/tenant-db.ts";
-import { ApiError, invalid, noSuch, notFound, refused } from "../errors.ts";
+import { ApiError, invalid, noSuch, notFound, refused, unprocessable } from "../errors.ts";
 import { numbers, placeOf, placeRow, readable, seesNumbers } from "../events/log.ts";
 import type { EventRow } from "../events/schema.ts";
 import { judgeUrl } from "../http/guard.ts";
@@ -207,6 +207,12 @@ const events_expired = () =>
 export const mustBeEnabled = ({ status }: EndpointRow): void => {
   if (status === "disabled") throw refused("endpoint_disabled", "The endpoint is disabled. Enable it first.");
 };
+
+export const tooManyWait = () =>
+  unprocessable(
+    "limit_reached",
+    "As many deliveries wait at this endpoint as may. Replay these when its receiver answers.",
+  );
 
 /** The newest delivery of an event to an endpoint, as a column `delivery`. */
 const newestOf = (db: TenantDb, endpoint: EndpointId) => {

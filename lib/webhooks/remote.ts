@@ -13,10 +13,10 @@ export type Again = {
 };
 
 export interface WebhookRemote extends Rpc.DurableObjectBranded {
-  /** Takes numbered events of one place in, each once, in their order; they are sent soon. */
+  /** Takes numbered events of one place in, each once, in their order; they are sent soon, those beyond what may wait not at all. */
   deliver(events: EventRow[]): Promise<void>;
-  /** Sends these again: their attempts begin anew. */
-  replay(events: Again[]): Promise<void>;
+  /** Sends these again: their attempts begin anew. False, and none of them, where so many can't wait. */
+  replay(events: Again[]): Promise<boolean>;
   /** Its row is another one: the next attempt is made as that says. */
   wake(): Promise<void>;
   /** Sends a sample, now and once. */

@@ -427,6 +427,42 @@ describe.concurrent("a receiver", () => {
   });
 });
 
+describe.concurrent("an endpoint at which as many wait as may", () => {
+  it("lists what comes then as dead, and is given it by a replay when there is room", async ({ expect }) => {
+    let isDown = true;
+    const { app, owner, receiver, endpoint } = await told({}, (response) =>
+      response.writeHead(isDown ? 500 : 200).end(),
+    );
+    await query(`update data.apps set settings = '{"quotas": {"webhook_deliveries_waiting": 3}}' where id = $1`, [app]);
+    // What was looked up is another.
+    await must(owner("PATCH", at(endpoint), { ordering: "none", event_names: ["custom.order"] }), 200);
+    for (const n of [0, 1, 2, 3, 4]) await tell(owner, n);
+    const listed = () => deliveriesOf(owner, endpoint);
+    await expect.poll(async () => (await listed()).filter(({ status }) => status === "dead")).toHaveLength(2);
+    const dead = (await listed()).filter(({ status }) => status === "dead");
+    expect(dead.map(({ attempt_count, next_attempt_at }) => [attempt_count, next_attempt_at])).toEqual([
+      [0, null],
+      [0, null],
+    ]);
+    const reached = async () => (await pull(owner)).events.filter((one: any) => one.event_name === "quota.reached");
+    await expect.poll(reached).toMatchObject([{ payload: { quota: "webhook_deliveries_waiting", limit: 3 } }]);
+    const again = { ...everAfter, statuses: ["dead"] };
+    for (const refused of [
+      await owner("POST", `${at(endpoint)}/replay`, again),
+      await owner("POST", `/api/v1/webhook_deliveries/${dead[0].id}/replay`),
+    ]) {
+      expect([refused.status, refused.body.error.code]).toEqual([422, "limit_reached"]);
+    }
+    isDown = false;
+    await expect
+      .poll(async () => (await listed()).filter(({ status }) => status === "pending"), { timeout: 15_000 })
+      .toEqual([]);
+    expect((await must(owner("POST", `${at(endpoint)}/replay`, again), 200)).count).toBe(2);
+    await expect.poll(async () => (await listed()).map(({ status }) => status)).toEqual(Array(5).fill("delivered"));
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(5);
+  });
+});
+
 describe.concurrent("in strict order", () => {
   it("an event is sent when the one before it was delivered, whatever fails", async ({ expect }) => {
     const failing = new Set([1, 4]);
