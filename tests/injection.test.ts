@@ -326,6 +326,23 @@ describe.runIf(url)("SQL injected as agentry_api", { timeout: 120_000 }, () => {
     await database.exec(`update data.keys set revoked_at = now() where hash = '${live}'`);
   });
 
+  it.each([
+    ["no door", [], false],
+    ["its own door", [ownToken], true],
+    ["another app's", [ownApp], false],
+    ["the name of a tenant that is not proven", [() => set({ app: app.id, sandbox: "-", org: app.victim })], false],
+    [
+      "its own door, and another's name behind it",
+      [ownToken, () => set({ app: app.id, sandbox: "-", org: app.victim })],
+      false,
+    ],
+  ])("hears by %s of no place but its own whether anybody listens there", async (_, before, isOpen) => {
+    const heard = (org: string) => `${call("is_heard", app.id, "-", org)} as heard`;
+    const places = [app.victim, app.mine].map(heard);
+    const answers = await tryAll(attacker, [...before.map((one) => one()), ...places]);
+    expect(answers.slice(before.length)).toEqual([[[{ heard: false }]], [[{ heard: isOpen }]]]);
+  });
+
   it("reads its own tenant through its own door, and no other", async () => {
     const [, rows] = await tryAll(attacker, [ownToken(), "select id from data.agents"]);
     expect(rows).toEqual([[{ id: agents.mine }]]);
