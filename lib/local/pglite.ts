@@ -95,6 +95,8 @@ export async function openPglite(dataDir?: string, first = ""): Promise<Database
     ...(dataDir !== undefined && { dataDir }),
     ...(isNew && { loadDataDir: await newCluster(first) }),
   });
+  // Nobody does so while it is open. Without it each table is planned for as if it were small, and what was deleted stays.
+  if (!isNew) await postgres.exec("vacuum analyze");
   let closing: Promise<void> | undefined;
 
   /** One step into WASM and back; what it sends up to the first sync is what `read` reads. */
