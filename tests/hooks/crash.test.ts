@@ -20,7 +20,7 @@ async function aHook() {
   return must(ask("POST", "/api/v1/inbound_webhooks", { name: "H", provider: "url", routine: made.id }), 201);
 }
 
-const rounds = Array.from({ length: SOAK ? 10 : 1 }, (_, i) => i);
+const rounds = Array.from({ length: SOAK ? 20 : 1 }, (_, i) => i);
 const moments: [string, () => Promise<unknown>][] = [
   ["before the commit", () => until("one is to be written", () => (stage.database.waiting() > 0 ? true : null))],
   ["at any moment", () => wait(Math.random() * 150)],

@@ -6,7 +6,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { anAgent, must, unique } from "../harness/index.ts";
 import { aStage, instructionsOf, SOAK, type Stage, until, wait } from "../sessions/stage.ts";
 
-const [ROUNDS, EACH] = SOAK ? [5, 4] : [1, 1];
+/** Of three methods, so many each: an agent has ten runs at once. */
+const [ROUNDS, EACH] = SOAK ? [7, 3] : [1, 1];
 const METHODS = { get: "read", put: "idempotent", post: "once" } as const;
 type Method = keyof typeof METHODS;
 const PIN = /\bagent_routine_configs\b/;
