@@ -99,7 +99,8 @@ insert into app.migrations (name) values
   ('2026-12-04-kept'),
   ('2026-12-04-turns'),
   ('2026-12-05-numbered'),
-  ('2026-12-05-waiting');
+  ('2026-12-05-waiting'),
+  ('2026-12-06-paused');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -1499,7 +1500,9 @@ create table data.agent_schedules (
   catchup         text not null default 'one' check (catchup in ('none', 'one', 'all')),
   catchup_window_seconds integer not null default 3600 check (catchup_window_seconds between 10 and 31622400),
   jitter_seconds  integer not null default 0 check (jitter_seconds between 0 and 3600),
-  due_at          timestamptz generated always as (app.due_at(id, next_run_at, jitter_seconds)) stored,
+  -- Paused, one that comes once is looked at when its instant passes: from then on it has expired.
+  due_at          timestamptz generated always as (app.due_at(id, case when status = 'paused' then scheduled_at else next_run_at end,
+                    jitter_seconds)) stored,
   metadata        jsonb not null default '{}',
   created_at      timestamptz not null default now(),
   updated_at      timestamptz not null default now(),

@@ -245,7 +245,7 @@ function claiming(db: TenantDb, kind: Scheduled, { moves, comes, settled }: Work
       }),
     },
     sql`${sql.ref(table)}.next_run_at is not distinct from item.was and ${sql.ref(table)}.updated_at = item.seen
-      and ${sql.ref(table)}.status = 'active'`,
+      and ${sql.ref(table)}.status in ('active', ${isSchedule ? "paused" : "active"})`,
   );
   const come = db.insertFrom(
     "above",

@@ -28,6 +28,11 @@ export function judge(found: Found, now: number, suspended: boolean): Record<Sch
       const { id, next_run_at: was, updated_at: seen, busy, waiting } = row;
       const rule = ruleOf(row);
       const at = (instant: number | null) => (instant === null ? null : new Date(instant).toISOString());
+      if (was === null && kind === "agent_schedule") {
+        // It was to come once, and is paused over its instant.
+        work[kind].moves.push({ id, was, seen, next_run_at: null, status: "expired", ran: 0 });
+        continue;
+      }
       if (was === null) {
         // A routine that was changed at that instant, and comes from there on.
         const { value: next = null } = instants(rule, Date.parse(row.due_at!)).next();

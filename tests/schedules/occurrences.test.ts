@@ -219,15 +219,31 @@ describe("what meets another that is under way", () => {
 });
 
 describe("a schedule that is held back", () => {
-  it("paused plans nothing; resumed, it comes from then on", async () => {
+  it("paused over the instant that it was to come at once, plans nothing, and has expired", async () => {
     const { make, to, get, occurrences, call, schedules } = await start();
-    const { id } = await make(once(800));
-    await must(to(id, "pause"), 200);
+    const { id } = await make(once(1_500));
+    const paused = await must(to(id, "pause"), 200);
+    expect(paused).toMatchObject({ status: "paused", next_run_at: null });
     expect((await must(call("GET", `${schedules}/${id}/upcoming`), 200)).data).toEqual([]);
-    await new Promise((done) => setTimeout(done, 1_500));
+    const expired = await until("it expires", async () => {
+      const now = await get(id);
+      return now.status === "paused" ? null : now;
+    });
+    expect(expired).toMatchObject({ status: "expired", next_run_at: null, last_run_at: null, run_count: 0 });
+    expect(Date.parse(expired.updated_at)).toBeGreaterThanOrEqual(Date.parse(paused.scheduled_at));
     expect(await occurrences(id)).toEqual([]);
-    expect(await must(to(id, "resume"), 200)).toMatchObject({ status: "expired", next_run_at: null });
-    expect((await get(id)).run_count).toBe(0);
+    await expect.poll(() => named(call, ["agent_schedule.expired"])).toMatchObject([{ payload: { id } }]);
+    const { status, body } = await to(id, "resume");
+    expect([status, body.error.code]).toEqual([422, "schedule_ended"]);
+  });
+
+  it("paused and resumed, comes from then on", async () => {
+    const { make, to, become, get } = await start();
+    const { id } = await make(once(3_000));
+    await must(to(id, "pause"), 200);
+    expect(await must(to(id, "resume"), 200)).toMatchObject({ status: "active" });
+    await become(id, "fired");
+    expect((await get(id)).run_count).toBe(1);
   });
 
   it("that comes once is expired beyond its window, and its instant missed", async () => {
