@@ -100,6 +100,7 @@ insert into app.migrations (name) values
   ('2026-12-04-turns'),
   ('2026-12-05-numbered'),
   ('2026-12-05-waiting'),
+  ('2026-12-06-fits'),
   ('2026-12-06-paused');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
@@ -1416,7 +1417,7 @@ create index agent_routine_runs_dedupe_idx on data.agent_routine_runs (app_id, s
 -- A page of a hundred makes 13 MB.
 alter table data.agent_routine_runs
   add constraint agent_routine_runs_size_check check (octet_length(jsonb_build_object('payload', payload,
-    'participants', participants, 'delivery', delivery, 'metadata', metadata, 'acl', acl)::text) <= 65536),
+    'participants', participants, 'delivery', delivery, 'metadata', metadata, 'acl', acl)::text) <= 69632),
   add constraint agent_routine_runs_result_check
     check (octet_length(jsonb_build_array(result, structured_response)::text) <= 131072);
 -- How many began within the minute.

@@ -7,7 +7,7 @@ import { automationTypes } from "../db/schema.ts";
 import { mustHold, type Rows, type Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { CRON_EVENT, eventConfig, eventName } from "../events/trigger.ts";
-import { idOf, isMap, isWithin, list, map, rule, text } from "../http/valid.ts";
+import { idOf, isMap, isWithinAsJson, list, map, rule, text } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
 import { parseCron, shortestInterval } from "../schedules/clock.ts";
 import { minInterval, TOO_OFTEN } from "../schedules/queries.ts";
@@ -84,7 +84,7 @@ const said = v.pipe(
       Object.keys(prefills?.participants ?? {}).every((name) => participants?.some((one) => one.name === name)),
     "has participants that are none of the participants",
   ),
-  v.check((one) => isWithin(JSON.stringify(one), MAX_SAID), `must be at most ${MAX_SAID} bytes as JSON`),
+  v.check((one) => isWithinAsJson(one, MAX_SAID), `must be at most ${MAX_SAID} bytes as JSON`),
 );
 export type Automation = v.InferOutput<typeof said>;
 type Events = { event_type?: string | null | undefined; event_config?: Record<string, unknown> | null | undefined };

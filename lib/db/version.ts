@@ -55,5 +55,6 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-04-turns",
   "2026-12-05-numbered",
   "2026-12-05-waiting",
+  "2026-12-06-fits",
   "2026-12-06-paused",
 ];

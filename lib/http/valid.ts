@@ -311,9 +311,22 @@ export const map = v.custom<Record<string, unknown>>(isMap, "must be an object")
 export const isWithin = (text: string, bytes: number) =>
   text.length <= bytes && new TextEncoder().encode(text).length <= bytes;
 
-/** Whether a value of a body takes at most so many bytes as JSON. One whose texts alone take more isn't written down. */
-export const isWithinAsJson = (value: unknown, bytes: number) =>
-  charactersIn(value) <= bytes && isWithin(JSON.stringify(value), bytes);
+/**
+ * Whether a value takes at most so many bytes as JSON, its numbers written out as Postgres keeps them: there `1e300` has 301
+ * digits. One whose texts alone take more isn't written down.
+ */
+export function isWithinAsJson(value: unknown, bytes: number): boolean {
+  if (charactersIn(value) > bytes) return false;
+  const json = JSON.stringify(value);
+  return isWithin(json, bytes - (/\de[+-]/.test(json) ? zerosIn(value) : 0));
+}
+
+/** How many digits Postgres writes for the exponents of its numbers. */
+function zerosIn(value: unknown): number {
+  if (typeof value === "number") return Math.abs(Number(String(value).split("e")[1] ?? 0));
+  if (typeof value !== "object" || value === null) return 0;
+  return Object.values(value).reduce<number>((sum, inner) => sum + zerosIn(inner), 0);
+}
 
 /** How many characters its texts have, names among them. */
 function charactersIn(value: unknown): number {

@@ -4,7 +4,7 @@
  * owns it runs it again after a crash.
  */
 import type { CallOutcome, Effect } from "../db/schema.ts";
-import { isMap, isWithin } from "../http/valid.ts";
+import { isMap, isWithinAsJson } from "../http/valid.ts";
 import { type Id, idAs, isId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash } from "../model/index.ts";
@@ -415,7 +415,7 @@ export class Run {
     let given: Json = null;
     try {
       given = await this.#hands.evaluate(ask);
-      if (!isWithin(JSON.stringify(given), MAX_GIVEN)) failed = `its arguments have more than ${MAX_GIVEN} bytes`;
+      if (!isWithinAsJson(given, MAX_GIVEN)) failed = `its arguments have more than ${MAX_GIVEN} bytes`;
     } catch (error) {
       failed = sentence(error);
     }
@@ -518,7 +518,7 @@ export class Run {
       return { type: "command.retrying", ...of, error: came.passing.slice(0, MAX_ERROR), until };
     }
     const result = came.ok ?? null;
-    if (!isWithin(JSON.stringify(result), MAX_GIVEN)) return failed(`what it gave has more than ${MAX_GIVEN} bytes`);
+    if (!isWithinAsJson(result, MAX_GIVEN)) return failed(`what it gave has more than ${MAX_GIVEN} bytes`);
     return { type: "command.completed", ...of, result };
   }
 
@@ -533,7 +533,7 @@ export class Run {
     const isPreset = this.#pinned!.handler === "preset";
     const structured_response = isPreset && isMap(structured) ? structured : null;
     const result = isPreset ? rest : whole;
-    const isLong = [result, structured_response].some((said) => said && !isWithin(JSON.stringify(said), MAX_RESULT));
+    const isLong = [result, structured_response].some((said) => said && !isWithinAsJson(said, MAX_RESULT));
     if (isLong) return void this.#fail(`the result has more than ${MAX_RESULT} bytes`);
     this.#end(
       { type: "run.result", result, structured_response },

@@ -13,7 +13,7 @@ import { ApiError } from "../errors.ts";
 import { MAX_PAYLOAD, typeOf } from "../events/catalogue.ts";
 import { emitting } from "../events/emit.ts";
 import { egressOf } from "../http/egress.ts";
-import { isMap, isWithin } from "../http/valid.ts";
+import { isMap, isWithin, isWithinAsJson } from "../http/valid.ts";
 import { type Id, idAs, isId, newId } from "../ids.ts";
 import { ModelError, message, resolveModel, type StepRequest, step, textOf, waysOf } from "../model/index.ts";
 import type { Answer, Json } from "../script/index.ts";
@@ -474,7 +474,7 @@ async function emit({ db }: RunWorld, row: RunRow, pinned: PinnedRoutine, { id, 
   if (typeOf(String(name))?.name !== "custom.*" || String(name).endsWith("*"))
     return { error: "its name is not one of the app's own: custom. and a name" };
   const said = isMap(payload) ? payload : { value: payload };
-  if (!isWithin(JSON.stringify(said), MAX_PAYLOAD)) return { error: `its payload has more than ${MAX_PAYLOAD} bytes` };
+  if (!isWithinAsJson(said, MAX_PAYLOAD)) return { error: `its payload has more than ${MAX_PAYLOAD} bytes` };
   const run = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", row.id);
   await emitting(db.causedBy([...row.causes, pinned.routine]), run, {
     ...{ id: idAs("event", id), name: name as `custom.${string}`, payload: storable(said) },

@@ -7,7 +7,7 @@ import type { Bindings } from "../env.ts";
 import { ApiError } from "../errors.ts";
 import { typeOf } from "../events/catalogue.ts";
 import { numbers } from "../events/log.ts";
-import { isMap, isWithin } from "../http/valid.ts";
+import { isMap, isWithinAsJson } from "../http/valid.ts";
 import type { Id } from "../ids.ts";
 import { forEach } from "../objects/each.ts";
 import type { Json } from "../script/index.ts";
@@ -33,7 +33,7 @@ export async function listen(
   const filters = said ?? {};
   if (!typeOf(event)) return `there is no event ${event}`;
   if (!isMap(filters)) return "filters are values by path";
-  if (!isWithin(JSON.stringify(filters), MAX_FILTERS)) return `filters have more than ${MAX_FILTERS} bytes`;
+  if (!isWithinAsJson(filters, MAX_FILTERS)) return `filters have more than ${MAX_FILTERS} bytes`;
   const run = db.selectFrom("agent_routine_runs").where("agent_routine_runs.id", "=", run_id);
   try {
     await db.batch({

@@ -4,7 +4,7 @@
  */
 import { faultOf } from "../configs/json-schema.ts";
 import type { CallOutcome, Effect, SessionStatus } from "../db/schema.ts";
-import { isWithin } from "../http/valid.ts";
+import { isWithin, isWithinAsJson } from "../http/valid.ts";
 import { type Id, newId } from "../ids.ts";
 import type { Journal } from "../journal/journal.ts";
 import { jsonHash, ModelError, requestHash, type StepEvent, type StepRequest } from "../model/index.ts";
@@ -533,7 +533,7 @@ export class Session {
   #finish(id: string, { name }: OfferedTool, given: Record<string, unknown>): void {
     const { result_schema } = this.row;
     const result = given.result as Record<string, unknown>;
-    const isLong = !isWithin(JSON.stringify(result), MAX_RESULT);
+    const isLong = !isWithinAsJson(result, MAX_RESULT);
     const long = isLong ? `the result has more than ${MAX_RESULT} bytes` : null;
     const error = long ?? (result_schema && faultOf(result_schema, result, "the result"));
     if (error) return void this.#append({ type: "tool.failed", call: id, name, error, duration_ms: 0 });

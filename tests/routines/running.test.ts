@@ -61,6 +61,15 @@ describe("a run", () => {
     expect((await run({ handler_type: "script", script: "[1, 2]" })).result).toEqual({ value: [1, 2] });
   });
 
+  it("whose result is short here, and in the database has millions of digits, fails there, too", async () => {
+    const { run } = await stage();
+    const script = `let row = [${Array(50).fill("1e300")}]\n[${Array(90).fill("row")}]`;
+    const done = await run({ handler_type: "script", script });
+    expect([done.status, done.result.error]).toEqual(["failed", expect.stringContaining("more than 65536 bytes")]);
+    const told = () => sql("select status from data.agent_routine_runs where id = $1", [done.id]);
+    await expect.poll(told, { timeout: 10_000 }).toEqual([{ status: "failed" }]);
+  });
+
   it("goes by the script that its routine had when it began, and tells its journal of each command", async () => {
     const { run, call } = await stage();
     const done = await run({ handler_type: "script", script: "1" });

@@ -259,6 +259,16 @@ describe("tool calls", () => {
     return id;
   };
 
+  it("with arguments that are short here, and in the database have thousands of digits, are listed, cut", async () => {
+    const { aSession, call } = await start();
+    const finish = { tool_calls: [{ name: "finish", arguments: { result: { at: Array(2_000).fill(1e300) } } }] };
+    const instructions = instructionsOf({ match: "more than 65536 bytes", text: "Done." }, finish);
+    const { id } = await aSession({ instructions, on_idle: "complete" });
+    await told(id, "completed");
+    const { data } = await must(call("GET", at(id, "/tool_calls")), 200);
+    expect(data).toMatchObject([{ name: "finish", arguments: { cut: expect.stringContaining("characters") } }]);
+  });
+
   it("are listed by session, newest first, by outcome and by cursor", async () => {
     const { aSession, call, agent } = await start();
     const [one, other] = [await aSession({ start_idle: true }), await aSession({ start_idle: true })];
