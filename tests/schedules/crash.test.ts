@@ -2,7 +2,7 @@
  * The runtime is killed with -9 over the instant of schedules: before it, while it claims, and between the claim and what
  * that starts. Each occurrence comes by itself, once, with its row.
  */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { must } from "../harness/index.ts";
 import { aStage, instructionsOf, SOAK, type Stage, until, wait } from "../sessions/stage.ts";
 
@@ -15,6 +15,9 @@ let agent: { id: string };
 
 beforeAll(async () => {
   stage = await aStage();
+});
+// One has a hundred at most.
+beforeEach(async () => {
   agent = await stage.anActor([], "once");
 });
 afterEach(() => stage.database.letGo());
