@@ -89,7 +89,8 @@ export async function listEvents(
   let events = place
     .selectFrom("events")
     .where("sequence", ">", from)
-    .where(sql<boolean>`sequence > coalesce((${heads.select("expired")}), 0)`)
+    // Where there is no such row, none has a number.
+    .where(sql<boolean>`sequence > (${heads.select("expired")})`)
     .where(readable(db.viewer));
   if (event_names) events = events.where("name", "in", event_names);
   const { at, rows } = await place.batch({
