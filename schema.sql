@@ -101,7 +101,8 @@ insert into app.migrations (name) values
   ('2026-12-05-numbered'),
   ('2026-12-05-waiting'),
   ('2026-12-06-fits'),
-  ('2026-12-06-paused');
+  ('2026-12-06-paused'),
+  ('2026-12-06-sign-in');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -2629,7 +2630,8 @@ begin
     from data.users p join data.orgs o on (o.app_id, o.sandbox_id, o.id) = (p.app_id, p.sandbox_id, p.org_id)
     join data.apps a on a.id = p.app_id
    where p.app_id = app and p.sandbox_id = sandbox and (org = '*' or p.org_id = org)
-     and p.id = coalesce(usr, pg_catalog.current_setting('app.person', true)) and p.deactivated_at is null
+     -- As a query of its own: of a bare coalesce row-level security asks no index, and every user of the app would be read.
+     and p.id = (select coalesce(usr, pg_catalog.current_setting('app.person', true))) and p.deactivated_at is null
      and o.status <> 'suspended' and app.lets_in(app, sandbox, p.org_id, p.id, said ->> 'method');
   if not found or cardinality(u.scopes) = 0 then return; end if;
   if u.is_system_user then

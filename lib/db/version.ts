@@ -57,4 +57,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-05-waiting",
   "2026-12-06-fits",
   "2026-12-06-paused",
+  "2026-12-06-sign-in",
 ];
