@@ -104,7 +104,7 @@ describe("POST /api/v1/agent_routines/{routine}/invoke", () => {
     ["a participant that is no agent", { ...go, participants: { a: "bob" } }, "participants"],
     ["a participant that isn't there", { ...go, participants: { a: "agi_0000000000000000000000" } }, "participants"],
     ["a key with a space", { ...go, idempotency_key: "a b" }, "idempotency_key"],
-    ["over 64 KB", { message: "é".repeat(32_768) }, ""],
+    ["over 68 KB", { message: "é".repeat(32_768), metadata: { a: "x".repeat(8_000) } }, ""],
   ])("refuses %s: 422 on the field", async (_, body, field) => {
     const { invoke } = await start();
     expect(refusalOf(await invoke(body))).toEqual([422, field]);
