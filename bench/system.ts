@@ -113,6 +113,14 @@ const tenth = (n: string) => `(${n} / ${SEED.orgs} % 10)`;
 async function seed(database: Database, app: string) {
   const owner = (n: string) => `'${app}', '-', ${idOf("org", `${n} % ${SEED.orgs}`)}`;
   const each = (count: number) => `from generate_series(0, ${count - 1}) n`;
+  const [had] = await database.query<{ tools: string | null; methods: number }>(
+    `select to_regclass('data.agent_tools') as tools, count(*)::int as methods from information_schema.columns
+      where (table_schema, table_name, column_name) = ('data', 'token_families', 'method')`,
+  );
+  // Of an older commit a sign-in says less of itself.
+  const [said, values] = had!.methods
+    ? [", method, carrier, idle_s, ends_at", ", 'token', 'api', 2592000, now() + interval '365 days'"]
+    : ["", ""];
   // Without the triggers of foreign keys, which would take minutes.
   await database.exec(`
     set session_replication_role = replica;
@@ -127,17 +135,16 @@ async function seed(database: Database, app: string) {
           select jsonb_agg(jsonb_build_object('principal_type', 'user', 'principal', ${idOf("usr", `n % ${SEED.orgs} + ${SEED.orgs} * u`)},
             'actions', '["read", "write"]'::jsonb)) from generate_series(0, 4) u), '[]') end ${each(SEED.agents)};
     insert into data.token_families
-        (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, method, carrier, idle_s, expires_at, ends_at)
+        (app_id, sandbox_id, org_id, user_id, id, token_id, scopes, access_lifetime_s, expires_at${said})
       select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
-        '{full_access}', 86400, 'token', 'api', 2592000, now() + interval '30 days', now() + interval '365 days' ${each(SEED.tokens)};
+        '{full_access}', 86400, now() + interval '30 days'${values} ${each(SEED.tokens)};
     insert into data.tokens (app_id, sandbox_id, org_id, user_id, family_id, id, scopes, expires_at)
       select ${owner("n")}, ${idOf("usr", `n % ${SEED.users}`)}, ${idOf("saf", "n")}, ${idOf("sat", "n")},
         '{full_access}', now() + interval '1 day' ${each(SEED.tokens)};
     insert into data.activity_feed_entries (app_id, sandbox_id, org_id, id, kind, title)
       select ${owner("n")}, ${idOf("afe", "n")}, 'agent.created', 'Agent created: ' || n ${each(SEED.agents)};`);
-  const [found] = await database.query<{ tools: string | null }>("select to_regclass('data.agent_tools') as tools");
   // An older commit has none.
-  if (found?.tools) {
+  if (had!.tools) {
     await database.exec(`
     set session_replication_role = replica;
     insert into data.agent_tools
