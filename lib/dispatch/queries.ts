@@ -20,12 +20,12 @@ export const passed = (db: TenantDb, through: number) =>
  * `mac` opens the app's own webhook endpoints.
  */
 export async function nextPage(db: TenantDb, through: number, mac: Uint8Array) {
-  // Numbering has made the row. Whatever is reckoned stands inside: in a `coalesce` outside it would be no condition of the
-  // index, and without a second end the planner takes a third of all that is kept for what follows.
-  const cursor = db.selectFrom("event_heads").select(sql<number>`greatest(delivered, expired)`.as("cursor"));
+  // Numbering has made the row: in a `coalesce` this would be no condition of the index. None has a number behind the newest,
+  // but without a second end the planner takes a third of all that is kept for what follows.
+  const heads = db.selectFrom("event_heads");
   const events = db
     .selectFrom("events")
-    .where(sql<boolean>`sequence > (${cursor}) and sequence <= (${cursor}) + ${PAGE}`)
+    .where(sql<boolean>`sequence > (${heads.select("delivered")}) and sequence <= (${heads.select("sequence")})`)
     .orderBy("sequence")
     .limit(PAGE);
   const { numbered, ...page } = await db.batch({

@@ -6,7 +6,6 @@ import type { Statement } from "../db/statements.ts";
 import type { TenantDb } from "../db/tenant-db.ts";
 import { emitting } from "../events/emit.ts";
 import { isWithinAsJson } from "../http/valid.ts";
-
 import type { Id } from "../ids.ts";
 import type { Usage } from "../model/index.ts";
 import { type Report, uptoOf } from "../motion/report.ts";
@@ -56,6 +55,7 @@ export function storable<T>(value: T): T {
 
 export const cut = (given: Record<string, unknown>): string => {
   const text = JSON.stringify(storable(given));
+  // Of letters of three bytes each, and of numbers no more than these.
   if (text.length <= MAX_ARGUMENTS && isWithinAsJson(given, 3 * MAX_ARGUMENTS)) return text;
   return JSON.stringify({ cut: storable(`${text.slice(0, MAX_ARGUMENTS / 2)}… of ${text.length} characters`) });
 };

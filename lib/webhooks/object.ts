@@ -78,6 +78,7 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
     const { most, waiting } = await this.#waiting();
     if (this.#gone) return;
     let room = most - waiting;
+    let isFull = false;
     for (const event of events) {
       this.#exec("insert or ignore into places (org) values (?)", event.org_id);
       const [{ taken }] = this.#rows<{ taken: number }>("select taken from places where org = ?", event.org_id) as [
@@ -87,12 +88,11 @@ export class WebhookEndpoint extends TenantObject implements Omit<WebhookRemote,
       if (event.sequence! <= taken) continue;
       this.#exec("update places set taken = ? where org = ?", event.sequence, event.org_id);
       // What can't wait is listed, and can be replayed.
-      this.#keep(event, null, room-- > 0 ? "pending" : "dead");
+      isFull ||= room-- <= 0;
+      this.#keep(event, null, isFull ? "dead" : "pending");
     }
-    if (room < 0)
-      this.ctx.waitUntil(
-        tellFull(this.db, { org: this.place.org_id, quota: "webhook_deliveries_waiting", limit: most }),
-      );
+    const full = { org: this.place.org_id, quota: "webhook_deliveries_waiting", limit: most };
+    if (isFull) this.ctx.waitUntil(tellFull(this.db, full));
     this.#soon();
   }
 

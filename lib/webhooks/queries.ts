@@ -208,6 +208,7 @@ export const mustBeEnabled = ({ status }: EndpointRow): void => {
   if (status === "disabled") throw refused("endpoint_disabled", "The endpoint is disabled. Enable it first.");
 };
 
+/** 422: what is to be replayed has no room beside what waits there. */
 export const tooManyWait = () =>
   unprocessable(
     "limit_reached",

@@ -219,7 +219,7 @@ describe("what meets another that is under way", () => {
 });
 
 describe("a schedule that is held back", () => {
-  it("paused over the instant that it was to come at once, plans nothing, and has expired", async () => {
+  it("that comes once and is paused over its instant plans nothing, and has expired", async () => {
     const { make, to, get, occurrences, call, schedules } = await start();
     const { id } = await make(once(1_500));
     const paused = await must(to(id, "pause"), 200);
