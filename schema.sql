@@ -102,7 +102,8 @@ insert into app.migrations (name) values
   ('2026-12-05-waiting'),
   ('2026-12-06-fits'),
   ('2026-12-06-paused'),
-  ('2026-12-06-sign-in');
+  ('2026-12-06-sign-in'),
+  ('2026-12-07-turns');
 
 -- What makes a proof: known to this database alone, read by the owner's functions alone.
 create table app.proof_secret (secret bytea not null);
@@ -210,13 +211,18 @@ begin
     = (select t.app, t.sandbox, t.org from app.tenant() t))$$, tbl, above);
 end $face$;
 
--- A row counts as one, and one more for each foreign key that leads to it: to look there takes as long as the row itself.
-create function app.slice_from(tbl regclass, rows text) returns text
+-- Of `rows`, where each is called `one`: deletes it from its table, or, where it only names what ends, lets go of that. One
+-- that is deleted counts as one, and one more for each foreign key that leads to it: to look there takes as long as the row
+-- itself. Each is held by a statement before: what is changed just then would not be seen by this one and be left for the
+-- cascade of what it hangs on, and that and who changes it next would wait for each other.
+create function app.slice_from(tbl regclass, names name, rows text, one text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select format(e'  execute $d$delete from %s where ctid = any (array(select %s limit $4))$d$\n'
-    '    using app, sandbox, id, ceil(greatest(0, most - deleted) / %s.0);\n'
-    '  get diagnostics n = row_count;\n  deleted := deleted + n * %3$s;\n', tbl, rows,
-    (select 1 + count(*) from pg_constraint f where f.contype = 'f' and f.confrelid = tbl))
+  select format(e'  execute $d$select array(select %s.ctid from %s limit $4 for update of %1$s)$d$ into held\n', one, rows)
+    || format(e'    using app, sandbox, id, ceil(greatest(0, most - deleted) / %s.0);\n'
+    '  if cardinality(held) > 0 then execute $d$%s where ctid = any ($1)$d$ using held; end if;\n'
+    '  deleted := deleted + cardinality(held) * %1$s;\n', case when names is null
+      then (select 1 + count(*) from pg_constraint f where f.contype = 'f' and f.confrelid = tbl) else 1 end,
+    case when names is null then format('delete from %s', tbl) else format('update %s set %I = null', tbl, names) end)
 $$;
 
 -- How a row (`below`) is found from the one that its foreign key leads to.
@@ -235,7 +241,7 @@ begin
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $slice$
 declare
   deleted bigint := 0;
-  n bigint;
+  held tid[];
 begin
 %s  return deleted;
 end $slice$ $$, 'slice_of_' || root, deletes);
@@ -260,7 +266,8 @@ begin
     select f.conrelid, path || f.conrelid from walk join pg_constraint f on f.contype = 'f' and f.confrelid = walk.tbl
      where f.conrelid <> all (path)
   ), deepest as (select tbl, max(cardinality(path)) as depth from walk group by tbl)
-  select string_agg(app.slice_from(tbl, format('ctid from %s where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass)),
+  select string_agg(
+      app.slice_from(tbl, null, format('%s t1 where (app_id, sandbox_id, org_id) = ($1, $2, $3)', tbl::regclass), 't1'),
       '' order by depth desc, tbl::regclass::text collate "C") into made from deepest;
   perform app.make_slice('tenant', made);
   -- Of a user or an agent: what hangs on it, and on that, by whatever foreign keys cascade; then what only names it lets
@@ -275,14 +282,13 @@ begin
         from walk join pg_constraint f on f.contype = 'f' and f.confdeltype = 'c' and f.confrelid = walk.tbl
        where f.conrelid <> all (path)
     ), deepest as (select *, max(cardinality(path)) over (partition by tbl) as depth from walk)
-    select string_agg(app.slice_from(tbl, format('t%s.ctid from %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)',
-        cardinality(path), rows)), '' order by depth desc, rows collate "C") into made
+    select string_agg(
+        app.slice_from(tbl, null, format('%s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)', rows), 't' || cardinality(path)),
+        '' order by depth desc, rows collate "C") into made
       from deepest where depth > 1;
-    select string_agg(format(e'  execute $d$update %1$s set %2$I = null where ctid = any (array(select t2.ctid from %3$s t1'
-        ' join %1$s t2 on %4$s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3) limit $4))$d$\n'
-        '    using app, sandbox, id, greatest(0, most - deleted);\n'
-        '  get diagnostics n = row_count;\n  deleted := deleted + n;\n', f.conrelid::regclass, a.attname,
-        f.confrelid::regclass, app.tie(f.oid, 't2', 't1')), '' order by f.conname collate "C") into freed
+    select string_agg(app.slice_from(f.conrelid, a.attname,
+          format('%s t1 join %s t2 on %s where (t1.app_id, t1.sandbox_id, t1.id) = ($1, $2, $3)', f.confrelid::regclass,
+            f.conrelid::regclass, app.tie(f.oid, 't2', 't1')), 't2'), '' order by f.conname collate "C") into freed
       from pg_constraint f join pg_attribute a on a.attrelid = f.conrelid and a.attnum = any (f.confdelsetcols)
      where f.contype = 'f' and f.confdeltype = 'n' and f.confrelid = to_regclass(format('data.%ss', root));
     perform app.make_slice(root, made || coalesce(freed, ''));
@@ -911,8 +917,9 @@ select app.wall('data.secret_keys', 'select, insert');
 -- ---------------------------------------------------------------------------------------------------------
 -- What hangs on an agent
 
--- Refuses rows of a table that their agent has enough of. Counted behind a lock on the agent, so that of two that come
--- at once the second sees the first; once a statement, however many rows it brings. The argument is the number.
+-- Refuses rows of a table that their agent has enough of. Counted behind a lock, so that of two that come at once the second
+-- sees the first; once a statement, however many rows it brings. The argument is the number. The lock isn't the agent's row:
+-- its foreign key holds that already, more weakly, and who wants more of it then waits for whoever deletes it, and is waited for.
 create function app.at_most() returns trigger
 language plpgsql volatile set search_path = '' as $$
 declare
@@ -920,8 +927,7 @@ declare
   n int;
 begin
   for one in select distinct a.app_id, a.sandbox_id, a.org_id, a.agent_id from added a order by a.agent_id loop
-    perform from data.agents a where (a.app_id, a.sandbox_id, a.id) = (one.app_id, one.sandbox_id, one.agent_id)
-      for no key update;
+    perform pg_advisory_xact_lock(hashtextextended(concat_ws('/', tg_table_name, one.app_id, one.sandbox_id, one.agent_id), 0));
     execute format('select count(*) from data.%I where (app_id, sandbox_id, org_id, agent_id) = ($1, $2, $3, $4)', tg_table_name)
       into n using one.app_id, one.sandbox_id, one.org_id, one.agent_id;
     if n > tg_argv[0]::int then raise '%', tg_argv[0] using errcode = 'AE422', table = tg_table_name; end if;
@@ -2672,6 +2678,12 @@ create function app.rotate_token(app text, sandbox text, org text, family text, 
 language plpgsql volatile set search_path = '' as $$
 declare f data.token_families;
 begin
+  -- The org and the user first, as whoever ends them holds them: the other way round the two would wait for each other.
+  perform from data.orgs o, data.users u
+   where (o.app_id, o.sandbox_id, o.id) = (app, sandbox, org) and (u.app_id, u.sandbox_id, u.org_id) = (app, sandbox, org)
+     and u.id = (select s.user_id from data.token_families s
+       where s.app_id = app and s.sandbox_id = sandbox and s.org_id = org and s.id = family)
+     for key share of o, u;
   update data.token_families s set
     generation = case when s.generation = used then s.generation + 1 else s.generation end,
     token_id = case when s.generation = used then token else s.token_id end,
@@ -3804,6 +3816,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   kind text := (select e.kind from app.endings e where (e.app_id, e.sandbox_id, e.id) = (app, sandbox, ended));
   place text;
+  held tid[];
   deleted bigint := 0;
 begin
   if kind = 'user' then
@@ -3816,14 +3829,16 @@ begin
     delete from data.agents a where (a.app_id, a.sandbox_id, a.id) = (app, sandbox, ended);
   else
     if kind = 'org' then
-      update data.sandboxes s set for_org_id = null where s.ctid = any (array(select b.ctid from data.sandboxes b
-        where (b.app_id, b.for_sandbox_id, b.for_org_id) = (app, sandbox, ended) limit most));
-      get diagnostics deleted = row_count;
+      held := array(select s.ctid from data.sandboxes s where (s.app_id, s.for_sandbox_id, s.for_org_id) = (app, sandbox, ended)
+        limit most for update);
+      update data.sandboxes s set for_org_id = null where s.ctid = any (held);
+      deleted := cardinality(held);
       if deleted >= most then return deleted; end if;
     end if;
     -- Of a sandbox the orgs first, and its own rows last.
     for place in select t.org_id from data.tenants t where (t.app_id, t.sandbox_id) = (app, sandbox)
         and (kind = 'sandbox' or t.org_id = ended) order by t.org_id desc loop
+      perform from data.orgs o where (o.app_id, o.sandbox_id, o.id) = (app, sandbox, place) for update;
       deleted := deleted + app.slice_of_tenant(app, sandbox, place, most - deleted);
       if deleted >= most then return deleted; end if;
       delete from data.tenants t where (t.app_id, t.sandbox_id, t.org_id) = (app, sandbox, place);

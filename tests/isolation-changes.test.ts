@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { createApp } from "../lib/local/apps.ts";
 import type { Database } from "../lib/local/neon.ts";
 import { openDatabase } from "./harness/database.ts";
-import { type Change, touches, watch } from "./isolation/changes.ts";
+import { type Change, goesOn, touches, watch } from "./isolation/changes.ts";
 import type { Place } from "./isolation/places.ts";
 
 let database: Database;
@@ -61,4 +61,18 @@ it("tells whose the row was or is: the org's, its partition's, its app's record,
     expect(touches(change({ ...row, ...other }), place)).toBe(false);
   }
   expect(touches(change({ id: "dap_2" }, "apps"), place)).toBe(false);
+});
+
+it("lets go on what was set going, and what comes of that, in its own place and nowhere else", () => {
+  const [ours, theirs] = [{ org: "org_1" }, { org: "org_2" }] as Place[];
+  const [session, call, other] = ["ase", "tcl", "tcl"].map((prefix, i) => `${prefix}_${String(i).repeat(22)}`);
+  const goingOn = new Map([[session!, ours!]]);
+  const row = { org_id: ours!.org, session_id: session };
+  const change = (is: object): Change => ({ table: "tool_calls", was: null, is: { ...is } });
+  expect(goesOn(change({ ...row, id: call, org_id: theirs!.org }), goingOn)).toBe(false);
+  expect(goesOn({ ...change(row), was: { ...row, org_id: theirs!.org } }, goingOn)).toBe(false);
+  expect(goesOn(change({ org_id: ours!.org, about: call }), goingOn)).toBe(false);
+  expect(goesOn(change({ ...row, id: call }), goingOn)).toBe(true);
+  expect(goesOn(change({ org_id: ours!.org, about: call }), goingOn)).toBe(true);
+  expect(goesOn(change({ org_id: ours!.org, id: other }), goingOn)).toBe(false);
 });

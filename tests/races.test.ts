@@ -142,6 +142,19 @@ describe.runIf(system.concurrent)("at once", () => {
     }
   });
 
+  it("a refresh that waits for its user's end doesn't hold the sign-in, which goes with the user", async () => {
+    const { acme, owners, aToken } = await anApp();
+    const session = await aToken(owners[acme]!);
+    // As a deletion does, which goes on to the sign-ins while the refresh waits.
+    const { committed } = await meanwhile("select id from data.users where id = $1 for update", [owners[acme]]);
+    const refreshed = refresh(session.refresh_token);
+    const waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    await expect.poll(() => sql(waits), { interval: 10 }).not.toHaveLength(0);
+    await sql("select from data.token_families where user_id = $1 for update nowait", [owners[acme]]);
+    await committed;
+    expect((await refreshed).status).toBe(200);
+  });
+
   it("a revoke among 100 requests: whatever is sent after its answer is refused", async () => {
     const { acme, at, owners, aToken, asDeveloper } = await anApp();
     const { id, access_token } = await aToken(owners[acme]!);

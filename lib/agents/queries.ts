@@ -194,7 +194,14 @@ export async function deleteAgent(db: TenantDb, name: string): Promise<void> {
     .where("id", "in", agent.rows.select("id"))
     .where("ended_at", "is", null)
     .where(passes(db.viewer, "writers"));
-  await agent.db
-    .telling(change, { kind: "agent.deleted", title: sql`'Agent deleted: ' || coalesce(name, id)`, ...about })
-    .executeTakeFirstOrThrow(() => notFound("agent"));
+  const { deleted } = await agent.db.batch({
+    // Its org first, as whoever ends that does: the two ends would wait for each other's rows.
+    held: agent.db.selectFrom("orgs").select("id").where("org_id", "in", agent.rows.select("org_id")).forKeyShare(),
+    deleted: agent.db.telling(change, {
+      kind: "agent.deleted",
+      title: sql`'Agent deleted: ' || coalesce(name, id)`,
+      ...about,
+    }),
+  });
+  if (!deleted.length) throw notFound("agent");
 }

@@ -13,8 +13,8 @@ import {
 } from "kysely";
 import type { Database, Row, TenantTable } from "./schema.ts";
 
-/** What a batch takes: anything that compiles to one statement with rows of type O. */
-export type Statement<O> = { compile(): CompiledQuery<O> };
+/** What a batch takes: anything that compiles to one statement with rows of type O; behind one that holds what it looks at. */
+export type Statement<O> = { compile(): CompiledQuery<O>; hold?(): CompiledQuery };
 
 /** Rows of the tenant, to select from, to join, or to insert under: nothing but `selectFrom` makes them. */
 export type Rows<T extends TenantTable, O = Record<never, never>> = SelectQueryBuilder<Pick<Database, T>, T, O>;
@@ -53,14 +53,14 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
   readonly #rows: Rows<T>;
   readonly #update: Update<T, object>;
   readonly #values: UpdateObject<Database, T, T>;
-  readonly #run: (statement: RawBuilder<Row<T>>) => Runs<Row<T>>;
+  readonly #run: (statement: RawBuilder<Row<T>>, hold: Statement<unknown>) => Runs<Row<T>>;
 
-  /** `rows` and `update` are the tenant's, both of the same table; `run` is how its database runs a statement. */
+  /** `rows` and `update` are the tenant's, both of the same table; `run` is how its database runs a statement behind another. */
   constructor(
     rows: Rows<T>,
     update: Update<T, object>,
     values: UpdateObject<Database, T, T>,
-    run: (statement: RawBuilder<Row<T>>) => Runs<Row<T>>,
+    run: (statement: RawBuilder<Row<T>>, hold: Statement<unknown>) => Runs<Row<T>>,
   ) {
     this.#rows = rows;
     this.#update = update;
@@ -85,7 +85,9 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
   }
 
   /**
-   * The row is held while it is looked at, so that of two equal patches at once the second answers what the first made.
+   * The row is held before it is looked at, so that of two equal patches at once the second answers what the first made. By
+   * a statement of its own: one that held it and then changed it would go back to the row that it first saw, where others
+   * stand who wait for it.
    * `entry` inserts from `changed`; `more` is what is selected beside `subject`.
    */
   telling(entry: RawBuilder<unknown> | null, more: RawBuilder<unknown> = sql``): Runs<Row<T>> {
@@ -97,11 +99,12 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
       .where(sql<boolean>`(${differs.length ? sql.join(differs, sql` or `) : sql`false`})`)
       .returningAll();
     const told = entry ? sql`, told as (${entry})` : sql``;
-    return this.#run(sql`with held as (${this.#rows.selectAll().forNoKeyUpdate()}),
-      changed as (${changed as unknown as RawBuilder<unknown>})${told}
-      select subject.*${more} from (select * from changed union all select * from held where id not in (select id from changed)) as subject`);
+    const held = sql`with held as (${this.#rows.selectAll()}), changed as (${changed as unknown as RawBuilder<unknown>})${told}
+      select subject.*${more} from (select * from changed union all select * from held where id not in (select id from changed)) as subject`;
+    return this.#run(held as RawBuilder<Row<T>>, { compile: this.hold });
   }
 
+  hold = () => this.#rows.select(sql`1`.as("held")).forNoKeyUpdate().compile();
   compile = () => this.telling(null).compile();
   execute = () => this.telling(null).execute();
   executeTakeFirst = () => this.telling(null).executeTakeFirst();

@@ -305,7 +305,9 @@ export class TenantDb {
    * already is left as it is. Answers the row as it is afterwards either way; none, where there is no such row.
    */
   patch<T extends TenantTable>(table: T, values: UpdateObject<Database, T, T>): Patch<T> {
-    return new Patch(this.selectFrom(table), this.updateTable(table), values, (statement) => this.running(statement));
+    return new Patch(this.selectFrom(table), this.updateTable(table), values, (...statements) =>
+      this.running(...statements),
+    );
   }
 
   deleteFrom<T extends TenantTable>(table: T): Change<T, object> {
@@ -346,8 +348,14 @@ export class TenantDb {
 
   /** Statements that commit together, in one round trip, in the order that they are named in; the rows of each by its name. */
   async batch<const Q extends Record<string, Statement<unknown>>>(statements: Q): Promise<Answers<Q>> {
-    const results = await this.#run(Object.values(statements).map((statement) => statement.compile()));
-    return Object.fromEntries(Object.keys(statements).map((name, i) => [name, results[i]!.rows])) as Answers<Q>;
+    const queries = Object.entries(statements).flatMap(([name, statement]) => [
+      ...(statement.hold ? [{ name: null, query: statement.hold() }] : []),
+      { name, query: statement.compile() },
+    ]);
+    const results = await this.#run(queries.map(({ query }) => query));
+    return Object.fromEntries(
+      queries.flatMap(({ name }, i) => (name === null ? [] : [[name, results[i]!.rows]])),
+    ) as Answers<Q>;
   }
 
   /** A numbered page of rows, newest first, and how many there are on all pages, in one round trip. */
@@ -510,11 +518,12 @@ export class TenantDb {
     return sql`(select e.org_id from event e where app.is_heard(${app}, ${sandbox}, e.org_id) limit 1) as heard_in`;
   }
 
-  /** A statement that the verbs have no word for, of parts that they made. */
-  running<O>(statement: RawBuilder<O>): Runs<O> {
-    const execute = async () => (await statement.execute(this.#runs)).rows;
+  /** A statement that the verbs have no word for, of parts that they made; behind one that holds what it looks at. */
+  running<O>(statement: RawBuilder<O>, hold?: Statement<unknown>): Runs<O> {
+    const itself = { compile: () => statement.compile(this.#runs), ...(hold && { hold: () => hold.compile() }) };
+    const execute = async () => (await this.batch({ rows: itself })).rows;
     return {
-      compile: () => statement.compile(this.#runs),
+      ...itself,
       execute,
       executeTakeFirst: async () => (await execute())[0],
       executeTakeFirstOrThrow: async (otherwise) => {

@@ -58,4 +58,5 @@ export const MIGRATIONS: readonly string[] = [
   "2026-12-06-fits",
   "2026-12-06-paused",
   "2026-12-06-sign-in",
+  "2026-12-07-turns",
 ];

@@ -50,3 +50,20 @@ export const touches = ({ table, was, is }: Change, { app, sandbox, org }: Place
       ? row?.id === app
       : row?.app_id === app && row.sandbox_id === (sandbox ?? "-") && [org, "-"].includes(String(row.org_id)),
   );
+
+/** What was set going, by its id, and where. */
+export type GoingOn = Map<string, Place>;
+const IDS = /[a-z]{3}_[0-9A-Za-z]{22}/g;
+
+/**
+ * Whether the change is of something that was set going in a place, or of what came of that, and is in that place alone:
+ * on a machine that is held up it comes long after the answer, while others ask. What comes of it is kept in mind.
+ */
+export function goesOn({ was, is }: Change, goingOn: GoingOn): boolean {
+  const rows = [was, is].filter((row) => row !== null);
+  const ids = rows.flatMap((row) => JSON.stringify(row).match(IDS) ?? []);
+  const place = ids.map((id) => goingOn.get(id)).find((found) => found !== undefined);
+  const isThere = place && rows.every((row) => row.org_id === place.org);
+  if (isThere && !was && typeof is?.id === "string") goingOn.set(is.id, place);
+  return isThere === true;
+}

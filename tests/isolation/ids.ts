@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { type Answer, bearer, caller, must, unique } from "../harness/index.ts";
-import { type Change, touches } from "./changes.ts";
+import { type Change, goesOn, touches } from "./changes.ts";
 import {
   ABSENT,
   addressOf,
@@ -12,7 +12,7 @@ import {
   SPENDS_ITSELF,
   type Values,
 } from "./operations.ts";
-import { aToken } from "./places.ts";
+import { aToken, type Place } from "./places.ts";
 import { codeOf, faultsOf, leaks, refusalOf, refusalToOwn, short, variantsOf, wire } from "./refusals.ts";
 import { type Credential, marksFor, type Stage, strangersTo, walking } from "./stage.ts";
 
@@ -69,7 +69,8 @@ async function refusesWhatIsNotOwn(operation: Operation, stage: Stage) {
 }
 
 /** What is the credential's own works, and touches nobody else. */
-async function givesWhatIsOwn(operation: Operation, { places, live, changes }: Stage) {
+async function givesWhatIsOwn(operation: Operation, stage: Stage) {
+  const { places, live, changes, goingOn } = stage;
   const able = live
     .filter((credential) => !refusalToOwn(operation, credential))
     .filter(({ home }) => !SPENDS_ITSELF.includes(operation.name) || home.sandbox === null);
@@ -84,9 +85,16 @@ async function givesWhatIsOwn(operation: Operation, { places, live, changes }: S
   const made = await Promise.all(
     asked.map(({ credential, home }) => (isRead ? home.rows : makeRows(operation.parameters, home, credential.user))),
   );
+  const goesOnAt = (home: Place, ids: unknown[]) => {
+    const kept = Object.values(home.rows);
+    for (const id of SETS_GOING.test(operation.path) && !isRead ? ids : [])
+      if (typeof id === "string" && !kept.includes(id)) goingOn.set(id, home);
+  };
+  for (const [i, { home }] of asked.entries()) goesOnAt(home, Object.values(made[i]!));
   const give = async ({ credential, home, who }: (typeof asked)[number], rows: Values) => {
     const answer = await credential.call(operation.method, addressOf(operation, rows), bodyOf(operation, { home }));
     expect([who, answer.status, answer.text]).toEqual([who, operation.success, answer.text]);
+    goesOnAt(home, [answer.body?.id]);
     expect(leaks(answer, marksFor(credential, places)), who).toEqual([]);
   };
   // What an agent lacks is written down when somebody asks how it is: from then on that changes nothing.
@@ -108,7 +116,7 @@ async function givesWhatIsOwn(operation: Operation, { places, live, changes }: S
     const isLast = inTurn[i + 1]?.home !== home;
     // Its record is what a production key may change of an app; what else lives in the app's sandboxes, it may not.
     const keeps = credential.kind === "key" && home.sandbox === null;
-    const theirs = (await changesBy(operation, isLast, changes))
+    const theirs = (await changesBy(operation, isLast, stage))
       .filter(({ table }) => !(keeps && table === "apps"))
       .filter((change) => strangers.some((place) => touches(change, place)));
     expect(theirs, who).toEqual([]);
@@ -120,15 +128,15 @@ const SETS_GOING =
   /^\/api\/v1\/agent_sessions|^\/api\/v1\/(agent_routines|agents|automations|automation_runs)\/.*\/(invoke|retry|run|backfill|cancel|activate|approve|deny|resolve)$/;
 
 /** What an operation changed, with what it has set going. */
-async function changesBy({ path }: Operation, waits: boolean, changes: Stage["changes"]): Promise<Change[]> {
-  const all = await changes();
+async function changesBy({ path }: Operation, waits: boolean, { allChanges, goingOn }: Stage): Promise<Change[]> {
+  const all = await allChanges();
   while (waits && SETS_GOING.test(path)) {
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const more = await changes();
+    const more = await allChanges();
     if (!more.length) break;
     all.push(...more);
   }
-  return all;
+  return all.filter((change) => !goesOn(change, goingOn));
 }
 
 export function whatAnAccessListHides(the: () => Stage) {

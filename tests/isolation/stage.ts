@@ -7,7 +7,7 @@ import { aBrowser } from "../harness/browser.ts";
 import { openDatabase } from "../harness/database.ts";
 import { anApp, bearer, type Call, caller, must } from "../harness/index.ts";
 import { newRoot, newSigningKey, ownSystem, type StartOptions, type Walls, walls } from "../harness/own.ts";
-import { type Change, watch } from "./changes.ts";
+import { type Change, type GoingOn, goesOn, watch } from "./changes.ts";
 import { makeRows, makers } from "./operations.ts";
 import { aPlace, aSandbox, aToken, claimsOf, type Place, post, signed } from "./places.ts";
 
@@ -34,8 +34,10 @@ export type Stage = {
   others: Credential[];
   /** A fresh app of the stage's system. */
   anApp: () => ReturnType<typeof anApp>;
-  /** Every change of the database since this was last asked. */
+  /** Every change of the database since one of these was last asked; `changes`: but for what goes on by itself where it was set going. */
+  allChanges: () => Promise<Change[]>;
   changes: () => Promise<Change[]>;
+  goingOn: GoingOn;
   close: () => Promise<void>;
 };
 
@@ -52,7 +54,9 @@ export async function aStage(standing: Walls): Promise<Stage> {
   const root = newRoot();
   const mailDir = await mkdtemp(join(tmpdir(), "agentry-mail-"));
   const base = await own.start([signingKey], [root], { ...more, mailDir, alias: { ...alias, ...calm } });
-  const changes = await watch(own.database);
+  const allChanges = await watch(own.database);
+  const goingOn: GoingOn = new Map();
+  const changes = async () => (await allChanges()).filter((change) => !goesOn(change, goingOn));
   const sql = own.database.query;
   const anotherApp = () => anApp({ base, newApp: own.newApp });
   const [one, other] = await Promise.all([anotherApp(), anotherApp()]);
@@ -142,7 +146,7 @@ export async function aStage(standing: Walls): Promise<Stage> {
     await own.close();
     await rm(mailDir, { recursive: true });
   };
-  return { base, standing, places, live, others, anApp: anotherApp, changes, close };
+  return { base, standing, places, live, others, anApp: anotherApp, allChanges, changes, goingOn, close };
 }
 
 /** Gives the place a row for each parameter. Its org is itself: what else is behind an address lives in it. */
