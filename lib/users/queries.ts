@@ -81,7 +81,7 @@ const lockOrg = (db: TenantDb, id: Id<"user">) =>
     .selectFrom("orgs")
     .select("id")
     .where("org_id", "in", db.selectFrom("users").select("org_id").where("id", "=", id))
-    .forUpdate();
+    .forNoKeyUpdate();
 
 /** Whether the org would keep an owner without the row that is being changed. */
 const keepsOwner = (db: TenantDb): RawBuilder<boolean> =>
