@@ -86,8 +86,8 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
 
   /**
    * The row is held before it is looked at, so that of two equal patches at once the second answers what the first made. By
-   * a statement of its own: one that held it and then changed it would go back to the row that it first saw, where others
-   * stand who wait for it.
+   * a statement before this one, too, which sees it as it is then: one that had to wait for it goes back to where the row was
+   * when it began, to change it, and there stand others who wait for who holds it now.
    * `entry` inserts from `changed`; `more` is what is selected beside `subject`.
    */
   telling(entry: RawBuilder<unknown> | null, more: RawBuilder<unknown> = sql``): Runs<Row<T>> {
@@ -99,7 +99,8 @@ export class Patch<T extends TenantTable> implements Runs<Row<T>> {
       .where(sql<boolean>`(${differs.length ? sql.join(differs, sql` or `) : sql`false`})`)
       .returningAll();
     const told = entry ? sql`, told as (${entry})` : sql``;
-    const held = sql`with held as (${this.#rows.selectAll()}), changed as (${changed as unknown as RawBuilder<unknown>})${told}
+    const held = sql`with held as (${this.#rows.selectAll().forNoKeyUpdate()}),
+      changed as (${changed as unknown as RawBuilder<unknown>})${told}
       select subject.*${more} from (select * from changed union all select * from held where id not in (select id from changed)) as subject`;
     return this.#run(held as RawBuilder<Row<T>>, { compile: this.hold });
   }
