@@ -227,6 +227,15 @@ describe.runIf(system.concurrent)("at once", () => {
     expect(statuses(answers)).toEqual({ 201: 50, 429: 1 });
   });
 
+  it("130 variables of an agent: 100 are made, each time", async () => {
+    const { acme, as } = await anApp();
+    for (let round = 0; round < 8; round++) {
+      const { id } = await anAgent(as(acme), { name: "Ada" });
+      const one = (i: number) => as(acme)("POST", `/api/v1/agents/${id}/agent_env_vars`, { key: `K${i}`, value: "v" });
+      expect(statuses(await together(130, one))).toEqual({ 200: 100, 422: 30 });
+    }
+  });
+
   it("20 personal tokens where there is room for one: one is made", async () => {
     for (let round = 0; round < 5; round++) {
       const { app, acme, owners, as } = await anApp();
