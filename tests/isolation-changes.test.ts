@@ -72,6 +72,8 @@ it("lets go on what was set going, and what comes of that, in its own place and 
   expect(goesOn(change({ ...row, id: call, org_id: theirs!.org }), goingOn)).toBe(false);
   expect(goesOn({ ...change(row), was: { ...row, org_id: theirs!.org } }, goingOn)).toBe(false);
   expect(goesOn(change({ org_id: ours!.org, about: call }), goingOn)).toBe(false);
+  expect(goesOn({ ...change(row), table: "agent_tools" }, goingOn)).toBe(false);
+  expect(goesOn({ table: "tool_calls", was: row, is: null }, goingOn)).toBe(false);
   expect(goesOn(change({ ...row, id: call }), goingOn)).toBe(true);
   expect(goesOn(change({ org_id: ours!.org, about: call }), goingOn)).toBe(true);
   expect(goesOn(change({ org_id: ours!.org, id: other }), goingOn)).toBe(false);

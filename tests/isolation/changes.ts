@@ -54,12 +54,19 @@ export const touches = ({ table, was, is }: Change, { app, sandbox, org }: Place
 /** What was set going, by its id, and where. */
 export type GoingOn = Map<string, Place>;
 const IDS = /[a-z]{3}_[0-9A-Za-z]{22}/g;
+/** What sessions and runs write down by themselves. */
+const BY_ITSELF = [
+  ...["agent_sessions", "tool_calls", "model_calls", "agent_routine_runs", "activity_feed_entries", "events"],
+  ...["event_waits", "event_heads", "agent_health_actions", "agents"],
+];
 
 /**
  * Whether the change is of something that was set going in a place, or of what came of that, and is in that place alone:
- * on a machine that is held up it comes long after the answer, while others ask. What comes of it is kept in mind.
+ * on a machine that is held up it comes long after the answer, while others ask. What comes of it is kept in mind; nothing
+ * goes by itself.
  */
-export function goesOn({ was, is }: Change, goingOn: GoingOn): boolean {
+export function goesOn({ table, was, is }: Change, goingOn: GoingOn): boolean {
+  if (!BY_ITSELF.includes(table) || !is) return false;
   const rows = [was, is].filter((row) => row !== null);
   const ids = rows.flatMap((row) => JSON.stringify(row).match(IDS) ?? []);
   const place = ids.map((id) => goingOn.get(id)).find((found) => found !== undefined);
